@@ -1,10 +1,10 @@
 """Fits, predictions and evaluations on the workers of a Dask cluster.
 
-A fit is divided into pieces, as in `manylabel.shards`, and each worker fits some of the pieces. The workers
-read the data from a folder that all workers can reach, and write each finished piece to a file in a shared
-folder. The scheduler therefore transfers neither data nor weights. If all workers have the same type of CPU,
-the fitted model does not depend on the number of workers. It is exactly the same as the model of the method
-``fit``.
+A fit is divided into pieces, such as groups of labels (see `manylabel.shards`). Each worker fits some of the
+pieces. The workers read the data from a folder that all workers can reach, and write each finished piece to a
+file in a shared folder. The scheduler therefore transfers neither data nor model weights. If all workers have
+the same type of CPU, the fitted model does not depend on the number of workers. It is exactly the same as a
+model that was fitted with the method ``fit`` of the estimator.
 
 This module needs the package distributed: ``pip install 'manylabel[dask]'``.
 """
@@ -127,26 +127,31 @@ def fit(
     Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` applies only to the
     work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
     cluster during the fit. If the cluster has no workers left, the fit waits until one joins. A
-    ``LocalCluster`` restarts a worker that was killed. If the worker is still missing after 15 seconds (the
-    setting ``distributed.deploy.lost-worker-timeout``), for example because it was killed again, the cluster
-    no longer restarts it.
+    ``LocalCluster`` restarts a worker that was killed. If the new worker is not connected within 15 seconds,
+    for example because it was also killed, the cluster does not try again. The setting
+    ``distributed.deploy.lost-worker-timeout`` changes the 15 seconds.
 
     The fit of a `CorrLogClassifier` consists of rounds, which are divided into pieces. A round usually
-    computes a gradient and then takes a step. The workers divide the work of each round among themselves,
-    except for short rounds (see `manylabel.shards.fit`). The workers exchange the results of a round as
-    files in the folder `checkpoint`. This fit uses the workers that the cluster has when the first round
-    starts. A worker that joins later is used in this fit only if it replaces a worker that has died.
+    computes a gradient and then takes a step. The workers share the work of each round. Short rounds are not
+    divided (see `manylabel.shards.fit`). The workers exchange the results of a round as files in the folder
+    `checkpoint`. Unlike other fits, the fit of a `CorrLogClassifier` uses only the workers that the cluster
+    has when the first round starts. A worker that joins later is used only if it replaces a worker that has
+    died.
     Several workers are useful for a `CorrLogClassifier` only if the computation of a gradient takes at
-    least about 0.1 seconds. A smaller fit is faster without them. For example, a fit to 3,000 rows with
-    2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
-    workers.
+    least about 0.1 seconds. A smaller fit is faster with the method ``fit``. For example, a fit to 3,000
+    rows with 2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with
+    two workers.
 
-    If X and Y are arrays or sparse matrices, or if `sample_weight` is given, the client writes X and Y once
-    to the folder `checkpoint`, and every worker memory-maps them. Workers on one machine share the memory.
-    The client computes the blocks of dask arrays one after the other, and writes them to the folder
-    ``<checkpoint>-data`` next to `checkpoint`. This folder is not deleted, unless `checkpoint` is None. The
-    first block with rows decides in which form X is written, and so which model is fitted: if it is an
-    ndarray in which more than half of the values are nonzero, X is dense, and otherwise X is sparse.
+    All workers memory-map X and Y from one folder. Workers on one machine share the memory. If X is a folder,
+    the workers read this folder. If X and Y are arrays or sparse matrices, the client writes them to the
+    folder `checkpoint`. If X and Y are dask arrays, the client computes their blocks one after the other, and
+    writes them to the folder ``<checkpoint>-data`` next to `checkpoint`. This folder is not deleted, unless
+    `checkpoint` is None. If `sample_weight` is given, the client always writes X, Y and the weights to the
+    folder `checkpoint`.
+
+    If X is a dask array, its first block with at least one row determines whether X is written as a dense
+    array or as a sparse matrix. X is dense if this block is an ndarray in which more than half of the values
+    are nonzero. The fitted model depends on this choice.
 
     Examples
     --------
@@ -315,7 +320,7 @@ def _model_path(model: Any) -> str:
 def _rows_path(X: Any) -> str:
     if not isinstance(X, str | os.PathLike):
         raise TypeError(
-            f"`X` must be the path of a folder that `convert` has written, got {type(X).__name__}"
+            f"`X` must be the path of a folder that `datasets.convert` has written, got {type(X).__name__}"
         )
     return str(Path(X).resolve())
 
@@ -399,7 +404,10 @@ def _fit_rounds(client: Any, arguments: dict[str, Any]) -> None:
 
 
 def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> None:
-    """Wait for tasks, or for `n_needed` of them. If a task fails or Ctrl-C is pressed, cancel all tasks."""
+    """Wait for all tasks, or until `n_needed` tasks have finished.
+
+    If a task fails or Ctrl-C is pressed, all tasks are canceled.
+    """
     from distributed import as_completed
 
     try:
@@ -411,10 +419,12 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
 
 
 def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return a folder with the checked data of a fit. If the data are not mapped from one, write a new one.
+    """Return a folder with the checked data of a fit, and the names of its additional files.
 
-    The second result has the names of the files that the folder has in addition to the files of `convert`.
-    Workers open only these files, because a folder of the user may have files of the same names.
+    If the data are already memory-mapped from a folder, this folder is returned. Otherwise, the data are
+    written to `folder`. Additional files are files that `convert` does not write, such as the weights of the
+    rows. A worker opens such a file only if its name is returned here, because a folder of the user may
+    contain unrelated files with the same names.
     """
     X, Y, weights, _ = work.examples
     about = work.folder.about
@@ -433,7 +443,10 @@ def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def _opened(checkpoint: str, data: str, more: tuple[str, ...], made: int, n_threads: int) -> shards.Work:
-    """Open the folder of a fit once per process. `made` is the time at which the fit was begun."""
+    """Open the folder of a fit, once per process.
+
+    `made` is the time at which the fit was begun. It only serves as a part of the cache key.
+    """
     X, Y = open_rows(data)
     sample_weight = np.load(Path(data, _WEIGHTS)) if _WEIGHTS in more else None
     return shards.Work.opened(shards.Folder(Path(checkpoint)), (X, Y, sample_weight), n_threads)
@@ -462,7 +475,10 @@ def _work(checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool) -> s
 
 @contextmanager
 def _one_piece() -> Iterator[Report]:
-    """Wait until no other piece runs in this process, and yield a report that ends canceled tasks."""
+    """Wait until no other piece runs in this process, and yield a `Report` for the next piece.
+
+    The `Report` raises an error if the client has canceled the task. This ends the piece.
+    """
     check = _check_cancelled()
     with _ONE_PIECE, reported(None, "label", False, check) as report:
         check(0)
@@ -491,7 +507,7 @@ def _fit_share(
 
 
 def _check_cancelled() -> Any:
-    """Return a function that raises an error if the client has cancelled the task of this thread."""
+    """Return a function that raises an error if the client has canceled the task of this thread."""
     from distributed import get_worker
 
     worker = get_worker()

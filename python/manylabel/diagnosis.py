@@ -174,7 +174,7 @@ def doctor(
         indices of the training rows and of the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
-        data frames, and otherwise names such as "label 3" and "feature 5".
+        Y and of X. If a matrix is not a data frame, names such as "label 3" and "feature 5" are used instead.
 
     Returns
     -------
@@ -198,8 +198,8 @@ def doctor(
     - labels that are true in the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds in which no training row has a certain label, or no test row has it. Labels with fewer rows than
-      there are folds do not count;
+    - folds in which a label has no training row or no test row (only labels with at least as many rows as
+      folds are checked);
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.
@@ -244,7 +244,7 @@ def doctor(
 
 
 class _Names:
-    """Names of labels and features for texts, or their numbers."""
+    """Returns the names of labels and features for texts, such as "label 3" if there are no names."""
 
     def __init__(self, labels: Any, n_labels: int, features: Any, n_features: int) -> None:
         self._labels = None if labels is None else as_names([str(name) for name in labels], n_labels)
@@ -285,7 +285,7 @@ def _matrices(X: Any, Y: Any, suffix: str) -> tuple[csr_array, csr_array]:
 
 
 def _finding(kind: str, items: list[Any], text: str, shown: list[str]) -> Iterator[Finding]:
-    """Yield a finding, unless there are no items. Its text has the kind, the first items, and then `text`."""
+    """Yield a finding if there are items. Its text consists of the kind, the first items and `text`."""
     if items:
         named = ", ".join(shown[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
         yield Finding(kind, f"{kind.capitalize()} ({len(items):,}): {named}. {text}", len(items), items)
@@ -375,9 +375,10 @@ def _labels_on(
 
 
 def _patterns(columns: csc_array) -> dict[bytes, list[int]]:
-    """Return the columns by the rows in which they are nonzero.
+    """Group the columns that are nonzero in exactly the same rows.
 
-    Columns with few rows, or with nearly all rows, are left out.
+    The result maps the bytes of the row indices (int64) to the column indices. Columns that are nonzero in
+    few rows, or in nearly all rows, are left out.
     """
     n_rows = columns.shape[0]
     found: dict[bytes, list[int]] = defaultdict(list)
@@ -394,10 +395,11 @@ def _between(counts: NDArray[Any], n_rows: int) -> Any:
 
 
 def _leaks(features: csc_array, rows_of: dict[bytes, list[int]]) -> list[tuple[int, int]]:
-    """Return pairs of a feature and a label with the same rows, or with exactly the other rows.
+    """Return the pairs (feature, label) in which the feature identifies the label.
 
-    The rows of a feature are those in which it is not 0. If a feature has two values, the rows are also those
-    of each value.
+    A feature identifies a label if it is nonzero in exactly the rows with the label, or in exactly the rows
+    without the label. A feature without zeros identifies a label if it has only two values, and one of them
+    occurs in exactly the rows with the label.
     """
     n_rows = features.shape[0]
     every = np.arange(n_rows)
@@ -424,7 +426,7 @@ def _leaks(features: csc_array, rows_of: dict[bytes, list[int]]) -> list[tuple[i
 
 
 def _row_keys(X: csr_array) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-    """Yield the rows that have features, with a key that is equal for equal rows."""
+    """Yield the index and a key of each row with a nonzero value. Rows with equal values have equal keys."""
     ends = X.indptr.tolist()
     indices, data = X.indices.astype(np.int64, copy=False), X.data.astype(np.float64, copy=False)
     for row, (begin, end) in enumerate(pairwise(ends)):
@@ -548,7 +550,7 @@ def _advice(given: Any, X: csr_array, Y: csr_array) -> tuple[str, str]:
     if n_seen > 10_000:
         return (
             "LabelTreeClassifier(random_state=0)",
-            f"with {n_seen:,} labels, fits and predictions of a label tree are much faster than one-vs-rest.",
+            f"with {n_seen:,} labels, a label tree fits and predicts much faster than one-vs-rest models.",
         )
     return (
         "DiSMECClassifier(random_state=0)",

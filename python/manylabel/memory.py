@@ -32,13 +32,13 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     Parameters
     ----------
     limit : int, str or None
-        The largest amount of private memory of the process: a number of bytes, or a string such as "8GB" (10⁹
-        bytes) or "8GiB" (2³⁰ bytes). None removes the limit.
+        The largest amount of private memory that the process may use (see Notes). It is a number of bytes, or
+        a string such as "8GB" or "8GiB"; 1 GB is 10⁹ bytes, and 1 GiB is 2³⁰ bytes. None removes the limit.
     spill : str, path or None, default=None
-        A folder for a temporary file, on Linux. If more than half of the limit would be in use, the Rust core
-        puts arrays of at least 128 KiB into this file, which is memory-mapped. These arrays do not count
-        towards the limit. None means that this call creates no such file. A file of an earlier call stays in
-        use until the ``with`` block of that call ends.
+        A folder for a temporary file, which is memory-mapped. Only Linux supports this. The Rust core puts an
+        array of at least 128 KiB into the file if more than half of the limit would otherwise be in use.
+        Arrays in the file do not count towards the limit. None means that this call creates no file. A file
+        of an earlier call stays in use until the ``with`` block of that call ends.
 
     Raises
     ------
@@ -68,16 +68,17 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     estimators may become much slower. If the parameter `normalize` of an estimator scales columns, the scaled
     X must fit in the limit. Use a folder on a fast local disk, not on a file system in memory. The file needs
     as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The results are the
-    same as without a limit. The file has no name. It is deleted at the end of the ``with`` block, or when the
-    process ends.
+    same as without a limit. The file has no name, so it does not appear in the folder. It is deleted at the
+    end of the ``with`` block, or when the process ends.
 
-    On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts.
-    Only blocks of the core above 4 MiB always return to the system when they are freed.
-    From the first limit on, it keeps only a few MiB. Programs may then become slightly slower, also after the
-    limit is removed. Memory that was freed before may still count, so set the limit before the first fit.
+    On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts
+    towards the limit. Only blocks of the Rust core above 4 MiB always return to the system when they are
+    freed. The first call with a limit changes a setting of glibc, which then keeps only a few MiB. The
+    process may become slightly slower, also after the limit is removed. Memory that was freed before the
+    first call may still count, so set the limit before the first fit.
 
-    The limit does not prevent numpy and scipy from copying X or Y before the computation of the core begins.
-    The limit applies to all threads of the process. Child processes that are started with fork have the same
+    The limit cannot stop copies of X or Y that numpy and scipy make before the Rust core starts. The limit
+    applies to all threads of the process. Child processes that are started with fork have the same
     limit. Child processes that are started in another way have no limit.
 
     Examples

@@ -121,7 +121,8 @@ class _AnalyzerPart(Part):
 class _TextPart(_AnalyzerPart):
     """Description of a vectorizer with a vocabulary.
 
-    In a file, the attribute ``terms_`` has the terms of ``vocabulary_``, in the order of their columns.
+    A file contains the attribute ``terms_`` instead of ``vocabulary_``. It lists the terms in the order of
+    their columns.
     """
 
     def __init__(self, cls: type, **attributes: Attribute) -> None:
@@ -212,12 +213,12 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 class _AnyOf(Attribute):
-    """Description of a fitted attribute of several possible kinds.
+    """Description of a fitted attribute that may be of one of several kinds.
 
     Parameters
     ----------
     *kinds : Attribute or None
-        The possible descriptions. None means that the attribute may be None.
+        A description of each kind. None means that the attribute may be None.
     """
 
     def __init__(self, *kinds: Attribute | None) -> None:

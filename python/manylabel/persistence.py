@@ -97,10 +97,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : estimator
         A fitted estimator. Its class must be a class of this library, a known class of scikit-learn (see
-        Notes), or a class that was registered with `register`. Its parameters may be None, bool, int, float,
-        str, numpy scalars, numpy types such as ``np.float32``, estimators, and lists and tuples of these
-        values. Its fitted attributes may also be ndarrays of numbers or bool, 1-D ndarrays of str,
-        `scipy.sparse.csr_array` and `csc_array`.
+        Notes), or a class that was registered with `manylabel.persistence.register`. Its parameters may be
+        None, bool, int, float, str, numpy scalars, numpy types such as ``np.float32``, estimators, and lists
+        and tuples of these values. Its fitted attributes may also be ndarrays of numbers or bool, 1-D
+        ndarrays of str, `scipy.sparse.csr_array` and `csc_array`.
     path : str or path-like
         The file to write. If it exists, it must be a regular file. Symbolic links are followed.
 
@@ -259,7 +259,7 @@ def description_of(estimator: Any) -> dict[str, Any]:
     node = encoder.estimator(clone(estimator), "", 0)
     if encoder.tensors:
         name = next(iter(encoder.tensors))
-        raise TypeError(f"`{name}` must be a plain number of Python, got a numpy scalar")
+        raise TypeError(f"`{name}` must be a Python int, float or bool, got a numpy scalar")
     return node
 
 
@@ -334,7 +334,7 @@ def _is_fitted_name(name: str) -> bool:
 
 
 def _fault_of_name(name: str) -> str | None:
-    """Return the rule that the name of a fitted attribute breaks, or None if the name is valid."""
+    """Check the name of a fitted attribute. Return the violated rule, or None if the name is valid."""
     if not name.isidentifier():
         return "must be a Python identifier"
     if name.startswith("_"):
@@ -665,7 +665,7 @@ def _parts_of_estimator(node: Any) -> tuple[str, dict[str, Any], dict[str, Any]]
 
 
 def _fault_of_value(node: dict[str, Any]) -> str:
-    """Return an error message for a JSON object in `state` that describes no value."""
+    """Return the error message for a JSON object in `state` that is not a valid description of a value."""
     if "tuple" in node:
         return f"the entry `tuple` in `state` of the header must be a list, got {_kind(node['tuple'])}"
     if "dtype" in node:

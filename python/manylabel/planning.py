@@ -92,9 +92,9 @@ class Plan:
     def keeps_budget(self) -> bool:
         """Whether the fit is expected to stay within the budget. The value is True if there is no budget.
 
-        The forecast is not exact. The value is therefore True only if the budget is larger than the forecast,
-        the attribute `memory`, by at least a reserve. The reserve is a quarter of `fit_memory`, or 8 MiB if
-        that is more. It was enough for most estimators and data sets, but not for all.
+        The forecast is not exact. The value is therefore True only if the budget is at least the attribute
+        `memory` plus a reserve. The reserve is a quarter of `fit_memory`, but at least 8 MiB. This reserve
+        was enough for most estimators and data sets, but not for all.
         """
         return self.budget is None or self.memory + self._reserve <= self.budget
 
@@ -124,7 +124,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Sample:
-    """What the fit of a subset of the rows needed."""
+    """Measured memory, model size and time of a fit to a subset of the rows."""
 
     n_rows: int
     memory: float
@@ -158,9 +158,10 @@ def plan(
     n_jobs : int or None, default=None
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
-        Limit of the total time of the fits to subsets of the rows, in seconds; > 0 (see Notes). The estimator
+        Limit on the total time of all fits to subsets of the rows, in seconds; > 0 (see Notes). The estimator
         is always fitted to the two smallest subsets, even if these fits take longer. Each subset has at least
-        64 rows (or all rows of smaller data). Data with fewer than 130 rows have a single subset.
+        64 rows, or all rows if there are fewer than 64. If there are fewer than 130 rows, only a single
+        subset is used.
     random_state : int, default=0
         Seed of the random choice of the subsets.
 
@@ -185,19 +186,19 @@ def plan(
     Notes
     -----
     The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest subsets are
-    left out if all fits together would be expected to exceed `max_seconds`. The forecast extrapolates from
-    the two largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is fitted to
-    these two subsets. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the geometric
-    mean of the power law and a linear extrapolation. With a single subset, the forecast is proportional to
-    the number of rows.
+    left out if the fits are expected to take longer than `max_seconds` in total. The forecast extrapolates
+    from the two largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is
+    fitted to these two subsets. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the
+    geometric mean of the power law and a linear extrapolation. With a single subset, the forecast is
+    proportional to the number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
     The time of this choice is added to the forecast. With ``max_leaf="auto"``, `LabelTreeClassifier` uses the
     same leaf size for the subsets as for all rows.
 
-    The forecast of the time applies only to this machine. With one thread, it is the processor time, which
-    does not depend on other programs on the machine. The forecast of the memory includes the Rust core and
-    numpy, but no allocations of less than 1 kB.
+    The forecast of the time applies only to this machine. If the fit uses one thread, the forecast is
+    processor time, which does not depend on other programs on the machine. The forecast of the memory
+    includes the memory of the Rust core and of numpy, but no allocations of less than 1 kB.
 
     Examples
     --------
@@ -279,7 +280,10 @@ def plan(
 
 
 def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
-    """Return the value for `n_rows` rows, from the values of subsets in the order of their sizes."""
+    """Extrapolate a value to `n_rows` rows from its values for subsets of the rows.
+
+    `measured` has the pair (number of rows, value) of each subset, from the smallest to the largest subset.
+    """
     (last_rows, last) = measured[-1]
     if len(measured) == 1 or last_rows >= n_rows:
         return last * n_rows / last_rows
@@ -322,9 +326,9 @@ class _MemoryPeak:
     Attributes
     ----------
     added : int
-        The most memory that was added at any time, in bytes.
+        The largest memory in the block minus the memory at the beginning of the block, in bytes.
     kept : int
-        The memory that was added at the end of the block, in bytes.
+        The memory at the end of the block minus the memory at the beginning of the block, in bytes.
     """
 
     added = 0
@@ -348,7 +352,7 @@ class _MemoryPeak:
 
 
 def _settled(model: Any, X: Any, Y: Any) -> Any:
-    """Return the model with values for the parameters that are "auto" and depend on the rows."""
+    """Return the model with chosen values in place of "auto", for the parameters that depend on the rows."""
     threads = n_threads(model.n_jobs)
     if isinstance(model, DiSMECClassifier):
         return clone(model._settled(X, Y, None, threads, lambda _: None))
@@ -363,7 +367,7 @@ def _settled(model: Any, X: Any, Y: Any) -> Any:
 
 
 def _size_of(fitted: Any) -> int:
-    """Return the number of bytes of the fitted arrays, also of those in fitted estimators."""
+    """Return the size of all fitted arrays in bytes, including the arrays of nested fitted estimators."""
     seen: set[int] = set()
 
     def size(value: Any) -> int:
@@ -386,7 +390,11 @@ def _size_of(fitted: Any) -> int:
 
 
 def _most_model_bytes(model: Any, X: Any, Y: Any) -> float:
-    """Return the size of a model in which no weight is zero, if this limits the size."""
+    """Return an upper bound for the size of the model, in bytes.
+
+    For `DiSMECClassifier`, the bound is the size of a model in which no weight is zero. For other estimators,
+    the bound is infinite.
+    """
     if not isinstance(model, DiSMECClassifier):
         return float("inf")
     n_features, n_labels = int(X.shape[1]), int(Y.shape[1])
@@ -394,7 +402,7 @@ def _most_model_bytes(model: Any, X: Any, Y: Any) -> float:
 
 
 def _latency(fitted: Any, X: Any) -> float | None:
-    """Return the time of a prediction of a single row in seconds, as the median of several predictions."""
+    """Return the median time to predict a single row, in seconds."""
     if not hasattr(fitted, "predict_topk"):
         return None
     times = []

@@ -1,4 +1,4 @@
-"""Plots for all classifiers. Other modules have plots for single estimators, such as `manylabel.rules`."""
+"""Plots for all classifiers. Plots for a single estimator are in other modules, such as `manylabel.rules`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def explanation(parts: LabelExplanation, *, max_parts: int = 15, ax: Any = None)
     parts : LabelExplanation
         The result of the method `explain` of a classifier.
     max_parts : int, default=15
-        Maximum number of parts with a separate bar; >= 1. These are the parts with the largest absolute
-        contributions. An additional bar shows the sum of the contributions of all other parts.
+        Maximum number of parts with a separate bar; >= 1. The parts with the largest absolute contributions
+        get these bars. If there are other parts, one more bar shows the sum of their contributions.
     ax : matplotlib.axes.Axes, default=None
         Axes for the plot. None creates a new figure.
 

@@ -1,4 +1,4 @@
-"""A second import path for `manylabel.embedding`. PLS is short for partial least squares."""
+"""Alternative import path for `manylabel.embedding.Rembrandt`, which uses partial least squares (PLS)."""
 
 from manylabel.embedding import Rembrandt
 

@@ -1,4 +1,4 @@
-"""Rounds of a fit that are stored in a folder, and that several processes share.
+"""Fits that consist of many short rounds, which several processes can share through a folder.
 
 The fits of some estimators consist of many short rounds. For example, a round computes a gradient. Writing a
 file for each round would take longer than the round. The state of the fit is therefore stored from time to
@@ -62,14 +62,17 @@ _POLL = 0.001
 
 
 class SumOfJobs:
-    """Reports the sum of the work of several jobs."""
+    """Reports the total work of several jobs, which run one after the other.
+
+    A job is a part of the fit whose work is counted from 0, such as a call of the Rust core.
+    """
 
     def __init__(self, report: Tell) -> None:
         self._report = report
         self._before = self._done = 0
 
     def __call__(self, done: int) -> None:
-        """Report the work that the present job has done so far."""
+        """Report the total work so far. `done` is the work that the current job has done so far."""
         self._done = self._before + done
         self._report(self._done)
 
@@ -80,20 +83,21 @@ class SumOfJobs:
 
 
 class SharedRounds:
-    """The rounds of a fit, stored in a folder.
+    """Carries out the rounds of a fit, alone or together with other processes that use the same folder.
 
     Parameters
     ----------
     folder : Path
         The folder of the fit.
     end : Path
-        The file that has the result of the fit. Another process may write it.
+        The file for the result of the fit. If this file exists, another process has ended the fit.
     fit : Rounds
-        The fit.
+        The object that computes the rounds of the fit.
     share : tuple of two int
         ``(i, N)`` for the i-th of N processes that share the rounds.
     n_pieces : int or "auto"
-        Largest number of pieces of a shared round. With "auto", short rounds are not shared.
+        Largest number of pieces of a shared round. With "auto", this number is 16, and short rounds are not
+        shared.
     """
 
     def __init__(
@@ -152,7 +156,10 @@ class SharedRounds:
         return sorted((int(path.stem.split("-")[1]), path) for path in self._folder.glob("state-*.npz"))
 
     def _continue(self, tell: SumOfJobs) -> bool:
-        """Continue from the newest state, if it is newer than the present one."""
+        """Restore the newest stored state if it is newer than the current state.
+
+        Return whether a state was restored.
+        """
         for number, path in reversed(self._states()):
             if number <= self._fit.n_rounds:
                 break
@@ -164,7 +171,10 @@ class SharedRounds:
         return False
 
     def _store(self) -> None:
-        """Store the state, unless another process has stored one since the last call."""
+        """Store the current state and remove older states.
+
+        If another process has stored a newer state since the last call, the current state is not stored.
+        """
         begun = time.monotonic()
         states = self._states()
         if states and states[-1][0] > self._newest:
@@ -183,7 +193,7 @@ class SharedRounds:
         self._due = now + max(_SECONDS, (now - begun) / _SHARE_OF_STORING)
 
     def _share(self, tell: SumOfJobs) -> None:
-        """Make the next round together with the other processes."""
+        """Carry out the next round together with the other processes."""
         fit, folder = self._fit, self._folder / f"{self._fit.n_rounds:08}"
         n_pieces = min(self._n_pieces, fit.n_units)
         units = [piece * fit.n_units // n_pieces for piece in range(n_pieces + 1)]
@@ -234,7 +244,7 @@ class SharedRounds:
 
 
 class _Results:
-    """The results of a round that this process knows."""
+    """The results of the pieces of a round that this process has computed or read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -265,7 +275,7 @@ class _Results:
             os.replace(aside, self._folder / name)
 
     def read(self) -> bool:
-        """Read the results that other processes have written. Return whether there were any."""
+        """Read the results that other processes have written. Return whether any of them were new."""
         n_found = len(self.found)
         for path in self._new():
             self._read.add(path.name)
@@ -285,9 +295,10 @@ class _Results:
 
 
 def _make(folder: Path) -> None:
-    """Make a folder, unless it exists.
+    """Make a folder if it does not exist.
 
-    With ``exist_ok=True``, `Path.mkdir` raises an error if another process removes the folder while it runs.
+    `Path.mkdir` with ``exist_ok=True`` is not used here. It raises an error if another process removes the
+    folder during the call.
     """
     with suppress(FileExistsError):
         os.mkdir(folder)

@@ -173,7 +173,7 @@ def test_doctor(run, folder):
         ("train docs.csv --text nothing -o x", 1, "expected the column 'nothing'"),
         ("train docs.csv --text title -o x", 1, "`labels` must have at least one label"),
         ("predict tagger.safetensors data.txt", 1, "data.txt: expected a table of texts"),
-        ("predict plain.safetensors data.txt --json", 2, "no names of labels"),
+        ("predict plain.safetensors data.txt --json", 2, "no label names"),
         ("explain tagger.safetensors cats dog", 1, "`label` must be a label of the model, got 'cats'"),
         ("explain tagger.safetensors 7 dog", 2, "expected a name, or a number from 0 to 2, got '7'"),
         ("explain plain.safetensors a 1 --data data.txt", 2, "expected a number"),

@@ -85,7 +85,7 @@ def test_batches_of_labels_are_joined(tmp_path, examples):
     ("change", "error"),
     [
         (("L2R_L2LOSS_SVC", "L2R_L2LOSS_SVR"), "solver_type: expected one of"),
-        (("nr_class 3", "nr_class 4"), "label: expected 4 labels, got 3"),
+        (("nr_class 3", "nr_class 4"), "expected 4 labels in the line `label`, got 3"),
         (("nr_feature 2", "nr_feature 3"), "row 4 of the weights: expected 3 numbers, got 0"),
         (("nr_feature 2", ""), "expected solver_type, nr_class, nr_feature and bias"),
         (("w\n", ""), "expected a line `w`"),
@@ -94,7 +94,7 @@ def test_batches_of_labels_are_joined(tmp_path, examples):
         (("0.5", "1e300"), "values of `coef_` must be finite, got inf"),
         (("bias 1", "bias nan"), "expected nr_feature >= 0 and a finite bias"),
         (("nr_feature 2", "nr_feature -2"), "expected nr_feature >= 0 and a finite bias"),
-        (("label 1 2 3", "label 1 2 2"), "label: expected 3 different labels, got 2"),
+        (("label 1 2 3", "label 1 2 2"), "expected 3 different labels in the line `label`, got 2"),
     ],
 )
 def test_malformed_liblinear(tmp_path, change, error):
@@ -169,7 +169,7 @@ def test_malformed_weights_of_dismec_are_named(tmp_path, form, content, error):
         (b'{"num-features": Infinity, "num-labels": 2, "files": []}', "expected metadata of DiSMEC"),
         (
             b'{"num-features": -1, "num-labels": 0, "files": []}',
-            "expected integers from 0 to 2147483647, got -1",
+            "must be an integer from 0 to 2147483647, got -1",
         ),
     ],
 )

@@ -317,7 +317,7 @@ MALFORMED = {
     ),
     "quote left open": (
         "@relation r\n@attribute 'a numeric\n",
-        r"line 2: expected a closing ', got `'a numeric`",
+        r"line 2: expected a closing quotation mark `'`, got `'a numeric`",
     ),
     "no labels told": (
         DATA.replace(": -C 1", ""),
@@ -342,7 +342,7 @@ MALFORMED = {
     "not finite": (DATA + "1,inf,u\n", r"line 6: expected a finite number .* for `x`, got `inf`"),
     "undeclared value": (DATA + "1,2,U\n", r"line 6: expected one of \{u, v, w\} for `k`, got `U`"),
     "missing in quotes": (DATA + "1,2,'?'\n", r"line 6: expected one of \{u, v, w\} for `k`, got `\?`"),
-    "quote open in data": (DATA + "1,2,'u\n", r"line 6: expected a closing ', got `'u`"),
+    "quote open in data": (DATA + "1,2,'u\n", r"line 6: expected a closing quotation mark `'`, got `'u`"),
     "text after quote": (DATA + "1,2,'u' v\n", r"line 6: expected the end of the line, got `v`"),
     "sparse after dense": (
         DATA + "1,2,u\n{0 1}\n",
@@ -402,7 +402,9 @@ def test_malformed_label_lists(tmp_path):
     with pytest.raises(ValueError, match=r"labels\.xml, line 1: expected <label name=.*got none"):
         load(tmp_path, DATA, "")
     text = "@relation r\n@attribute c hierarchical a\n@attribute l {0,1}\n@data\n"
-    with pytest.raises(ValueError, match=r"data\.arff, line 2: expected no hierarchical attribute .*got `c`"):
+    with pytest.raises(
+        ValueError, match=r"data\.arff, line 2: expected hierarchical attributes only as labels .*got `c`"
+    ):
         load(tmp_path, text, '<labels><label name="l"/></labels>')
 
 

@@ -272,7 +272,7 @@ def test_folder_of_other_data(tmp_path, data):
     with pytest.raises(ValueError, match="the folder must be empty"):
         convert(tmp_path / "a.txt", tmp_path / "mine")
     assert [file.name for file in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
-    with pytest.raises(ValueError, match=r"mine: expected a folder that `convert` has written"):
+    with pytest.raises(ValueError, match=r"mine: expected a folder that `datasets\.convert` has written"):
         open_rows(tmp_path / "mine")
     with pytest.raises(FileNotFoundError, match=r"no'$"):
         open_rows(tmp_path / "no")

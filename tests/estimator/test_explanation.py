@@ -145,7 +145,7 @@ def test_blocks_of_models_of_other_libraries():
     [
         ((X[:2], 0), "`x` must have exactly one row"),
         ((X[[0]], 8), "`label` must be an integer from 0 to 7, got 8"),
-        ((X[[0]], "a"), "the model has no names of labels"),
+        ((X[[0]], "a"), "the model has no label names"),
         ((np.zeros(3), 0), "3 features"),
     ],
 )

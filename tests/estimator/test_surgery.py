@@ -204,7 +204,7 @@ def test_models_without_names_and_with_one_label():
         model.rename_labels({0: "a"})
     with pytest.raises(ValueError, match="`names` must be None, since the model has no names"):
         model.add_labels(X_new, Y_new, names=["a", "b", "c"])
-    with pytest.raises(ValueError, match="`name` must be None, since the model has no names"):
+    with pytest.raises(ValueError, match="`name` must be None, since the model has no label names"):
         model.merge_labels([0, 1], X, Y[:, :2], name="a")
     assert model.drop_labels(0).label_changes_.tolist() == ["drop 'label 0'"]
     assert not hasattr(model.fit(X, Y), "label_changes_")

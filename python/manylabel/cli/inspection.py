@@ -97,15 +97,13 @@ def _describe(value: Any) -> str:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print what the score of a label for a row consists of, such as the contribution of each feature."""
+    """Print how features and other parts contribute to the score of a label for one row."""
     model = load_model(arguments.model)
     label: Any = arguments.label
     names = model.label_names_ if isinstance(model, TextTagger) else model.label_names
     if names is None or (label not in names and label.isdecimal()):
         if not label.isdecimal():
-            raise UsageError(
-                f"label: expected a number, since the model has no names of labels, got {label!r}"
-            )
+            raise UsageError(f"label: expected a number, got {label!r}; the model has no label names")
         if names is not None and int(label) >= len(names):
             raise UsageError(f"label: expected a name, or a number from 0 to {len(names) - 1}, got {label!r}")
         label = int(label) if names is None else str(names[int(label)])
@@ -128,9 +126,7 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
     if isinstance(model, TextTagger):
         found = next(islice(table_rows(arguments.data, arguments), number, None), None)
         if found is None:
-            raise ValueError(
-                f"{arguments.data}: expected a row with the number {number}, counted from 0, got fewer rows"
-            )
+            raise ValueError(f"{arguments.data}: the file has no row {number} (the first row is row 0)")
         return found[0]
     arguments.jobs = None
     X, _ = read_matrices(arguments.data, arguments)
@@ -144,7 +140,7 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
 
 
 def params(arguments: Namespace) -> None:
-    """Print the parameters of a classifier, or of the estimator in a model file."""
+    """Print the parameters of a classifier that is given by its name, or of the estimator in a model file."""
     if arguments.model in MODELS:
         for line in parameter_lines(MODELS[arguments.model]()):
             print(line)

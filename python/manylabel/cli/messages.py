@@ -1,4 +1,4 @@
-"""What the command line writes to stderr, and the error for wrong usage."""
+"""Functions that write messages to stderr, and the error for invalid command-line arguments."""
 
 from __future__ import annotations
 

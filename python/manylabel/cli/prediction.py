@@ -50,7 +50,7 @@ def predict(arguments: Namespace) -> None:
         return
     names = model.label_names
     if arguments.json and names is None:
-        raise UsageError("--json: the model has no names of labels, so leave out --json")
+        raise UsageError("--json: the model has no label names, so leave out --json")
     _check_names(names, arguments)
     X, _ = read_matrices(arguments.data, arguments)
     check_width(X, model.n_features, "features", arguments.data)
@@ -67,7 +67,10 @@ def predict(arguments: Namespace) -> None:
 
 
 def _check_names(names: Any, arguments: Namespace) -> None:
-    """Raise an error if lines of names could not be read again."""
+    """Raise an error if a label name has a tab or a line break, unless the output is JSON.
+
+    Lines with such names could not be split into the names again.
+    """
     if names is None or arguments.json:
         return
     wrong = next((name for name in names if any(sign in name for sign in "\t\n\r")), None)
@@ -164,7 +167,7 @@ def _predicted(model: Model, X: Any, arguments: Namespace) -> Iterator[csr_array
 
 
 def _by_blocks(predict: Callable[[Any], csr_array], X: Any, arguments: Namespace) -> Iterator[csr_array]:
-    """Predict block after block of rows, and yield the predictions of each block.
+    """Predict the rows in blocks, and yield the predictions of each block.
 
     A progress bar counts the rows.
     """

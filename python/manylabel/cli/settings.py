@@ -16,7 +16,7 @@ _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
 def set_parameter(model: Any, name: str, text: str) -> None:
     """Set a parameter of an estimator from text.
 
-    The table ``parameters`` of the estimator class describes how to convert the text to a value.
+    The class attribute ``parameters`` of the estimator describes how to convert the text to a value.
     """
     head, _, rest = name.partition("__")
     known = [parameter for parameter in model.parameters if parameter not in _RUN_PARAMETERS]

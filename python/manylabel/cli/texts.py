@@ -32,7 +32,7 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: str) -> bool:
-    """Return True if `read_texts` can read a path, that is, if it is a table or a folder of texts.
+    """Return whether `read_texts` can read a path, which must be a table of texts or a folder of texts.
 
     A folder that `manylabel.datasets.convert` wrote is not a folder of texts.
     """

@@ -6,7 +6,8 @@
 - :mod:`manylabel.compat.onnx`: export to ONNX.
 - :mod:`manylabel.compat.skops`: the types that skops must trust.
 
-These modules must be imported by their full names. The following functions read models of other libraries:
+Import each of these modules by its full name, for example ``import manylabel.compat.onnx``. The following
+functions read models of other libraries:
 
 - :func:`load_liblinear` and :func:`load_dismec` read one-vs-rest classifiers.
 - :func:`load_omikuji` and :func:`load_pecos` read label trees.

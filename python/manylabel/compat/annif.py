@@ -1,8 +1,9 @@
 """A backend for Annif [1]_, a tool for automated subject indexing.
 
 The backend ``manylabel`` trains a `TextTagger` on the documents of an Annif project. Annif's analyzer splits
-the texts into words. The model is one file in the data folder of the project. The file contains the
-vocabulary, the classifier and its calibration. The label names are the URIs of the subjects.
+the texts into words. The model is one file in the data folder of the project. The file contains the terms
+(words or word sequences) with their IDF weights, the classifier and its calibration. The label names are the
+URIs of the subjects.
 
 Annif does not find backends in other packages by itself, so this module must be imported before Annif uses
 the backend. For example, set the environment variable ``ANNIF_CONFIG``. It names the Python class that
@@ -10,10 +11,11 @@ contains the settings of Annif, and Annif imports the module of this class::
 
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
-This line can be in the environment or, for the command ``annif``, in the file ``.flaskenv`` in the working
-folder. If ``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to the
-file that the environment variable ``ANNIF_SETTINGS`` names. A program that uses Annif as a library only needs
-to import this module. A project with this backend looks like this::
+Set this variable in the environment. For the command ``annif``, this line can also be in the file
+``.flaskenv`` in the working folder. If ``ANNIF_CONFIG`` already has another value, add the line
+``import manylabel.compat.annif`` to the file that the environment variable ``ANNIF_SETTINGS`` names. A
+program that uses Annif as a library only needs to import this module. A project with this backend looks like
+this::
 
     [yso-manylabel]
     name=YSO manylabel
@@ -38,29 +40,30 @@ classifier      The classifier, by its name in ``manylabel train --model``; ``la
 calibrate       Whether scores are calibrated probabilities, ``true`` by default; see
                 :class:`manylabel.decision.LabelCalibrator`. With ``false``, training takes less time, and
                 scores are the uncalibrated probabilities of the classifier.
-min_df          Minimum number of documents that contain a term, 1 by default. Other terms are ignored.
+min_df          Minimum number of documents that contain a term, 1 by default. Rarer terms are ignored.
 ngram           Maximum number of words in a term, 1 by default.
 allow_learn     Whether ``annif learn`` is allowed, ``false`` by default. With ``true``, the model file also
-                contains the features of the documents, so that no document needs to be read again.
+                contains the features of the training documents, so that ``annif learn`` does not need to
+                read these documents again.
 =============== ==============================================================================================
 
-A ``label-tree`` is trained with its default `beam`. For suggestions, `beam` is at least 20 (see
-`LabelTreeClassifier`). The lower part of the list of suggestions then has more correct subjects. If the
-project has the setting ``beam``, the value of this setting is used for training and for suggestions. With
-this backend, the default of ``path_weight`` is 0.25.
+`beam` and `path_weight` are parameters of the classifier ``label-tree`` (see `LabelTreeClassifier`). The
+classifier is trained with its default `beam`. For suggestions, `beam` is at least 20. The lower part of the
+list of suggestions then has more correct subjects. If the project has the setting ``beam``, the value of this
+setting is used for training and for suggestions. With this backend, the default of ``path_weight`` is 0.25.
 
 A setting that is a parameter of the classifier is passed to the classifier, for example ``n_trees=3`` or
 ``beam=10`` for ``label-tree``. The settings ``n_jobs`` and ``verbose`` are not passed.
 
-``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again, to
-the old and the new documents. The vocabulary, the weights of the words and the nodes of the tree do not
-change. However, a subject that is fitted again may move to another leaf; see
-:meth:`manylabel.tagging.TextTagger.update`. Subjects that the model does not have are added. The scores of
-subjects that are not in the added documents do not change. The curves that convert scores to probabilities
-are not fitted again. An added subject uses the common curve of all subjects.
+``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again on
+the old and the new documents. The terms, their IDF weights and the nodes of the tree do not change. However,
+a subject that is fitted again may move to another leaf; see :meth:`manylabel.tagging.TextTagger.update`.
+Subjects that the model does not have are added. The scores of subjects that are not in the added documents do
+not change. The curves that convert scores to probabilities are not fitted again. An added subject uses the
+common curve of all subjects.
 
 Documents without subjects, and documents without words, are not used for training. Subjects that were removed
-from the vocabulary, or that the project excludes, are not suggested.
+from the project's subject vocabulary, or that the project excludes, are not suggested.
 
 References
 ----------
@@ -120,10 +123,10 @@ _PATH_WEIGHT = 0.25
 
 
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
-    """Settings of Annif with which the backend ``manylabel`` can be used.
+    """Annif's default settings, in a class whose import makes the backend ``manylabel`` available.
 
-    To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. The settings are Annif's defaults.
-    A web server such as gunicorn or uvicorn loads all projects at its start. The command ``annif``, including
+    To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. Annif then imports this module. A
+    web server such as gunicorn or uvicorn loads all projects when it starts. The command ``annif``, including
     ``annif run``, loads a project when the project is first used.
     """
 
@@ -174,7 +177,7 @@ class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has
         return _SEPARATOR.join(self.project.analyzer.tokenize_words(text))
 
     def _examples(self, documents: Iterable[Any]) -> Iterator[tuple[str, list[str]]]:
-        """Yield the words and the URIs of documents that have both."""
+        """Yield the words and the subject URIs of each document that has words and subjects."""
         subjects = self.project.subjects
         for document in documents:
             uris = [subjects[number].uri for number in document.subject_set]
@@ -305,16 +308,17 @@ def _probabilities(classifier: Any, X: csr_array, k: int) -> csr_array:
 
 
 def _widen(classifier: Any) -> None:
-    """Let the suggestions of a label tree visit more nodes than its training."""
+    """Raise `beam` of a label tree to at least 20, so that suggestions visit more nodes than training did."""
     tree = getattr(classifier, "estimator_", classifier)
     if isinstance(tree, LabelTreeClassifier):
         tree.set_params(beam=max(tree.beam, _BEAM))
 
 
 def _with_labels(calibrator: LabelCalibrator, estimator: Any) -> LabelCalibrator:
-    """Return a calibrator of a classifier with changed labels, which has the old labels first.
+    """Return a copy of a calibrator that uses an updated classifier.
 
-    The old labels keep their curves. New labels get the curve for all labels.
+    The updated classifier has the old labels first, and then the new labels. The old labels keep their
+    curves. New labels get the curve for all labels.
     """
     changed = copy(calibrator)
     n_new = len(estimator.classes_) - len(calibrator.classes_)

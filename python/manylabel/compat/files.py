@@ -67,7 +67,10 @@ def read_csc(path: Path) -> csc_array:
 
 
 def _check_sizes(path: Path) -> None:
-    """Check that no array is larger than its part of an NPZ file, before memory is allocated for it."""
+    """Raise an error if a header in an NPZ file describes a larger array than the file contains.
+
+    The check allocates no memory for the arrays.
+    """
     headers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with zipfile.ZipFile(path) as archive:
         for part in archive.infolist():

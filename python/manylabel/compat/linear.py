@@ -65,10 +65,10 @@ def load_liblinear(
 
     Notes
     -----
-    Scores equal the decision values of LIBLINEAR, up to the rounding of weights to float32. Rows are not
-    scaled. Feature j of LIBLINEAR is column ``j - 1`` of X, because LIBLINEAR counts from 1. A model with a
-    bias has an additional feature, whose value is the bias in every row. The intercept of a label is the
-    weight of this feature times the bias.
+    Scores equal the decision values of LIBLINEAR, up to the rounding of weights to float32. The classifier
+    does not scale rows. Feature j of LIBLINEAR is column ``j - 1`` of X, because LIBLINEAR counts from 1. A
+    model with a bias has an additional feature, whose value is the bias in every row. The intercept of a
+    label is the weight of this feature times the bias.
 
     References
     ----------
@@ -115,7 +115,7 @@ def load_liblinear(
 
 
 def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
-    """Return the labels, the weights of shape (n_features, n_labels), and the bias of a file."""
+    """Read the labels, the weights of shape (n_features, n_labels) and the bias from a file."""
     head: dict[str, list[str]] = {}
     for line in file:
         key, *values = line.split() or [""]
@@ -139,9 +139,11 @@ def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
     if solver not in _SOLVERS:
         raise ValueError(f"{path}: solver_type: expected one of {', '.join(_SOLVERS)}, got {solver!r}")
     if len(labels) != n_classes:
-        raise ValueError(f"{path}: label: expected {n_classes} labels, got {len(labels)}")
+        raise ValueError(f"{path}: expected {n_classes} labels in the line `label`, got {len(labels)}")
     if len(set(labels)) != n_classes:
-        raise ValueError(f"{path}: label: expected {n_classes} different labels, got {len(set(labels))}")
+        raise ValueError(
+            f"{path}: expected {n_classes} different labels in the line `label`, got {len(set(labels))}"
+        )
     two = n_classes == 2 and solver != "MCSVM_CS"
     W = _rows(file, n_features + (bias >= 0), 1 if two else n_classes, path)
     if two:
@@ -188,11 +190,11 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     Returns
     -------
     DiSMECClassifier
-        The classifier. Labels and features have the same indices as in DiSMEC++. Rows are not scaled, and the
-        intercepts are 0. With the option ``--augment-for-bias``, DiSMEC++ appends a feature to every row,
-        after it has scaled the row. The feature has the value 1, or the value that is given with the option.
-        If the model was trained with this option, append a last column with this value to X before
-        predictions.
+        The classifier. Labels and features have the same indices as in DiSMEC++. The classifier does not
+        scale rows, and its intercepts are 0. With the option ``--augment-for-bias``, DiSMEC++ appends a
+        feature to every row, after any scaling of the row. The feature has the value 1, or the value that is
+        given with the option. If the model was trained with this option, append a last column with this value
+        to X before predictions.
 
     Raises
     ------
@@ -241,7 +243,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     for number in (n_features, n_labels, *(count for _, count, _, _ in entries)):
         if not 0 <= number <= _MOST:
             raise ValueError(
-                f"{source}: num-features, num-labels and count: expected integers from 0 to {_MOST}, "
+                f"{source}: each of num-features, num-labels and count must be an integer from 0 to {_MOST}, "
                 f"got {number}"
             )
     blocks: list[csr_array] = []
@@ -262,7 +264,7 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
 
 @contextmanager
 def _text(path: Path) -> Iterator[TextIO]:
-    """Open a text file. Errors of its encoding name the file."""
+    """Open a text file. If the file is not valid UTF-8, the error message names the file."""
     with path.open(encoding="utf-8") as file:
         try:
             yield file

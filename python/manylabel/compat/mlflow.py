@@ -1,4 +1,4 @@
-"""Log models in MLflow [1]_, and load them again as MLflow's Python functions.
+"""Log models in MLflow [1]_, and load them again with MLflow's Python function flavor (pyfunc).
 
 :func:`save_model` and :func:`log_model` write a model as a folder in the format of MLflow. The folder also
 contains the file that `manylabel.save` writes. ``mlflow.pyfunc.load_model`` maps this file into memory.
@@ -12,9 +12,10 @@ MLflow's other tools, such as ``mlflow models serve``, also load models with ``m
     loaded = mlflow.pyfunc.load_model(info.model_uri)
     loaded.predict(["a text", "another text"], params={"k": 3})
 
-The prediction is a data frame with a row for each text or row of features. The column `labels` contains the
-names of the k best labels, best label first. If the model has no names of labels, the column contains the
-column indices of the labels in Y. The column `scores` contains the scores of the k best labels.
+The prediction is a data frame with one row for each sample. A sample is a text or a row of features. The
+column `labels` contains the names of the k best labels, best label first. If the model has no names of
+labels, the column contains the column indices of the labels in Y. The column `scores` contains the scores of
+the k best labels.
 
 The module needs the packages mlflow (or mlflow-skinny) and pandas: ``pip install 'manylabel[mlflow]'``.
 
@@ -135,7 +136,7 @@ def _load_pyfunc(path: str) -> _Function:
 
 
 class _Function:
-    """What MLflow calls to predict."""
+    """Wrapper of a model. MLflow calls its method `predict`."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

@@ -1,4 +1,4 @@
-"""The Python interface of omikuji, on top of `LabelTreeClassifier`.
+"""The Python interface of omikuji, a library of label trees, implemented with `LabelTreeClassifier`.
 
 In a program that uses omikuji, replace the import of omikuji by the following line::
 
@@ -33,10 +33,10 @@ collapse_every_n_layers    ``branching=cluster_k ** (collapse_every_n_layers + 1
 tree_structure_only        must be False
 train_trees_1_by_1         no effect on the result; the trees share all threads in any case
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
-linear_eps                 ``tol=linear_eps / 30``. This gives the same stopping rule for rare children and
-                           rare labels, which are fitted by dual coordinate descent. For other children and
-                           labels, the stopping rule uses the norm of the gradient; see ``tol`` of
-                           `DiSMECClassifier`.
+linear_eps                 ``tol=linear_eps / 30``. Child nodes and labels with few positive rows are fitted
+                           by dual coordinate descent, with the same stopping rule as in omikuji. For other
+                           child nodes and labels, the stopping rule uses the norm of the gradient; see
+                           ``tol`` of `DiSMECClassifier`.
 linear_c                   ``C``
 linear_weight_threshold    ``prune``
 linear_max_iter            must be positive, and has no effect: solvers stop at ``tol`` or after 1,000 steps
@@ -48,12 +48,11 @@ cluster_min_size           must be 2, the default, because the clustering has no
 
 A value that cannot be converted raises a ValueError that states the reason.
 
-As in omikuji, the negative rows of a node are the rows of its siblings (``negatives="siblings"``), and the
-nodes on the path to a label have the same weight in the score of the label as the label itself
-(``path_weight=1``). The default hyper-parameters give binary trees. On the
-titles of the data set yso-finna-en, binary trees rank better with these values of `negatives` and
-`path_weight` than with the default values of `LabelTreeClassifier`. The precision at 5 is 25.13 % instead of
-24.38 %, and the fit takes half the time.
+As in omikuji, the negative rows of a node are the rows of its siblings (``negatives="siblings"``). In the
+score of a label, the label and all nodes on the path to the label have the same weight (``path_weight=1``).
+The default hyper-parameters give binary trees. On the titles of the data set yso-finna-en, binary trees rank
+better with these values of `negatives` and `path_weight` than with the default values of
+`LabelTreeClassifier`. The precision at 5 is 25.13 % instead of 24.38 %, and the fit takes half the time.
 
 A score of `Model.predict` is ``exp(score + threshold_)``, where ``score`` is the score of
 `LabelTreeClassifier.predict_topk`. The scores of `Model.predict` are from 0 to 1. If omikuji and this module
@@ -161,7 +160,7 @@ class HyperParam:
         if branching > _MOST_OUTPUTS:
             raise _unsupported(
                 "collapse_every_n_layers",
-                f"at most {_MOST_OUTPUTS} children per node",
+                f"so small that a node has at most {_MOST_OUTPUTS} children",
                 self.collapse_every_n_layers,
                 f"a node would have {self.cluster_k} ** {self.collapse_every_n_layers + 1} children",
             )
@@ -393,7 +392,7 @@ class Model:
         return list(zip(top.indices[order].tolist(), probabilities.tolist(), strict=True))
 
     def init_prediction_thread_pool(self, n_threads: int | None) -> None:
-        """Set the number of threads of `classifier`, which is its parameter `n_jobs`.
+        """Set the number of threads (the parameter `n_jobs`) of the attribute `classifier`.
 
         The method `predict` of this class is not affected. It scores a single row with one thread.
 
@@ -435,7 +434,7 @@ class Model:
 
 
 def _threads(n_threads: int | None) -> int:
-    """Return the value of `n_jobs` for a number of threads."""
+    """Convert omikuji's number of threads to a value of `n_jobs`."""
     return -1 if n_threads is None else check_count("n_threads", n_threads, 0) or -1
 
 

@@ -79,8 +79,8 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``
-    bytes. The rules of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. If known
-    label sets are predicted, each label set in `label_sets_` takes an additional 24 bytes per label.
+    bytes. The rules of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. If the
+    model predicts label sets from `label_sets_`, each of these sets takes an additional 24 bytes per label.
 
     Examples
     --------
@@ -189,7 +189,10 @@ def _above(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) 
 
 
 def _above_or_best(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) -> Any:
-    """Return the labels above `least`, and the first label with the highest score if this is not -inf."""
+    """Return the labels with scores above `least`, and the best label unless its score is -inf.
+
+    If several labels share the highest score, the first of them is the best label.
+    """
     numbers = np.arange(operator.raw_operator.heads_.shape[1], dtype=np.int64)
     is_best = ops.OnnxEqual(ops.OnnxArgMax(scores, axis=1, keepdims=1, **at), numbers, **at)
     is_seen = ops.OnnxGreater(scores, np.array([-np.inf], dtype=np.float32), **at)
@@ -218,7 +221,10 @@ def _convert_rules(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _covered(model: BoostedRulesClassifier, operator: Any, at: dict[str, Any]) -> Any:
-    """Return which rules cover which rows, as doubles 0 and 1 of shape (n_samples, n_rules)."""
+    """Return a float64 array of shape (n_samples, n_rules), with 1 where a rule covers a row and 0 elsewhere.
+
+    A rule covers a row if the row satisfies all conditions of the rule.
+    """
     X = ops.OnnxCast(operator.inputs[0], to=_FLOAT, **at)
     values = ops.OnnxGather(X, model.body_feature_.astype(np.int64), axis=1, **at)
     bounds = model.body_threshold_
@@ -244,10 +250,12 @@ def _covered(model: BoostedRulesClassifier, operator: Any, at: dict[str, Any]) -
 
 
 def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> Any:
-    """Return the known label set with the smallest example-wise loss; see ``rust/rules/src/known.rs``.
+    """Return the set in `label_sets_` with the smallest example-wise loss; see ``rust/rules/src/known.rs``.
 
-    A label costs ``2 sinh |score|`` if the set disagrees with the sign of its score. If `power` is not 0, the
-    sum in the loss is divided by this power of the weight of the set.
+    The cost of a set is the sum of ``2 sinh |score|`` over all labels for which the set and the sign of the
+    score disagree. If `power` is 0, the set with the smallest cost is returned. Otherwise, terms that are
+    equal for all sets are added to the cost. This sum is divided by the weight of the set to the power
+    `power`, and the set with the smallest quotient is returned.
     """
     model = operator.raw_operator
     sets = model.label_sets_.toarray().astype(np.int64)

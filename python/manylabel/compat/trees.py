@@ -61,13 +61,15 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    The probability of a label is ``exp(score + threshold_)``, where ``score`` is the score of `predict_topk`.
+    A score of `predict_topk` is the logarithm of the probability of the label minus the attribute
+    ``threshold_``, so the probability is ``exp(score + threshold_)``.
     With one tree, the probability equals the score of omikuji, up to rounding. With several trees, the
-    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ if a
-    row does not reach a label in one of the trees. For this tree, omikuji uses the probability 0, and
-    `LabelTreeClassifier` estimates the probability. A row reaches all labels if the ``beam`` that is passed
-    to `predict_topk` is at least the number of nodes of the largest level. In contrast to
-    `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
+    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ if, in
+    one of the trees, the beam search for a row does not reach the leaf of a label. For this tree, omikuji
+    uses the probability 0, and `LabelTreeClassifier` estimates the probability. The beam search reaches all
+    leaves if the ``beam`` that is passed to `predict_topk` is at least the number of nodes of the largest
+    level. In contrast to `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each
+    leaf.
     """
     try:
         import cbor2
@@ -170,12 +172,13 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    The probability of a label is ``exp(score + threshold_)``, where ``score`` is the score of `predict_topk`.
-    The probability equals the value that PECOS predicts, up to rounding, if `beam` is the ``beam_size`` of
-    the prediction with PECOS. The classifier does not scale the rows of X, so pass the same features as to
+    A score of `predict_topk` is the logarithm of the probability of the label minus the attribute
+    ``threshold_``, so the probability is ``exp(score + threshold_)``.
+    The probability equals the value that PECOS predicts, up to rounding, if `beam` equals the ``beam_size``
+    with which PECOS predicts. The classifier does not scale the rows of X, so pass the same features as to
     PECOS. If the model has a bias, PECOS appends a feature that is equal to the bias in every row. Do not
-    append it to X: the intercept of each label is the weight of this feature times the bias. Models in
-    PECOS' memory-mapped format must be saved again as npz.
+    append it to X: the intercept of each label is the weight of this feature times the bias. Models in PECOS'
+    memory-mapped format must be saved again as npz.
     """
     folder = Path(path)
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
@@ -274,7 +277,10 @@ def _pecos_nodes(
 
 
 def _assembled(roots: list[_Node], n_features: int) -> LabelTreeClassifier:
-    """Return a fitted classifier with the given trees. The caller sets what depends on the program."""
+    """Return a fitted classifier with the given trees.
+
+    The caller sets the attributes that depend on the program that trained the trees.
+    """
     nodes = list(roots)
     children = [len(roots)]
     parents: list[tuple[int, NDArray[np.float32]]] = []
@@ -320,7 +326,10 @@ def _ends(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
-    """Return the weights of a node in the form of the core: hash table, features, ends, outputs, weights."""
+    """Return the weights of a node as the arrays that the Rust core uses.
+
+    The arrays are the buckets of the hash table, the features, the row ends, the outputs and the weights.
+    """
     weights.sum_duplicates()
     weights.eliminate_zeros()
     features = np.flatnonzero(np.diff(weights.indptr))

@@ -1,8 +1,7 @@
 """Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
-A coupling is the weight of a pair of labels. The penalty and the threshold are chosen with models
-without couplings. In these models, each label has a separate logistic regression, so a sample of the labels
-is sufficient.
+The penalty and the threshold are chosen with models without couplings (weights of pairs of labels). In these
+models, each label has a separate logistic regression, so a sample of the labels is sufficient.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the threshold at which the held-out rows together get as many predicted as true labels.
+        """Choose the threshold at which the held-out rows have equal numbers of predicted and true labels.
 
         Returns
         -------

@@ -61,10 +61,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     Let x be the features of a row. Let z_k be 1 if the row has label k, and 0 otherwise. If all other labels
     of the row are given, the log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_.
     The sum is over all labels k except i. The b_i are called weights, and the c_ik are called couplings. The
-    log-odds give the probability of label i, conditional on x and the other labels. `fit` maximizes the
-    pseudo-likelihood, the product of these probabilities over all rows and labels. The loss of a row is minus
-    the sum of the logarithms of its probabilities, over all labels. Elastic net penalties regularize the
-    weights and the couplings. `predict` chooses all labels of a row together, as one label set.
+    log-odds give the conditional probability of z_i, given x and the other labels. `fit` maximizes the
+    pseudo-likelihood, the product of these probabilities over all rows and labels. The loss of a row is the
+    negative sum of the logarithms of these probabilities over all labels. Elastic net penalties regularize
+    the weights and the couplings. `predict` chooses all labels of a row together, as one label set.
 
     Parameters
     ----------
@@ -171,8 +171,8 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     `predict` and `decision_function` first choose a label set for each row (see `decoder`). `predict` returns
     this set. `decision_function` returns scores: log-odds minus `threshold_`. The log-odds of a label are
-    conditional on the features and on all other labels in the chosen set. The score of a label is positive
-    exactly if the label is in this set. With ``decoder="bp"``, the scores are instead the max-marginals that
+    conditional on the features and on all other labels in the chosen set. The score of a label is positive if
+    and only if the label is in this set. With ``decoder="bp"``, the scores are instead the max-marginals that
     belief propagation computes, and `predict` assigns the labels with positive scores. The max-marginal of a
     label compares two label sets: the most probable one that contains the label, and the most probable one
     that does not contain the label. It is the logarithm of the ratio of their probabilities, after
@@ -182,9 +182,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
     at most 2,500 pairs of labels have nonzero couplings, the probabilities are computed by sum-product belief
-    propagation with damping 1/2. For rows that do not converge in 100 rounds, a mean-field approximation is
-    used instead. If more than 2,500 pairs of labels have nonzero couplings, the mean-field approximation is
-    used for all rows.
+    propagation with damping 1/2. If belief propagation does not converge in 100 rounds for a row, a
+    mean-field approximation is used for this row instead. If more than 2,500 pairs of labels have nonzero
+    couplings, the mean-field approximation is used for all rows.
 
     `predict_topk` ranks labels by the log-odds of the marginal probabilities. Rankings by `decision_function`
     are worse, because the scores depend on uncertain predictions for other labels. For example, on the data
@@ -211,10 +211,11 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
-    them are used. A quarter of the sampled rows is held out. With fewer than 2,048 sampled rows, further
-    quarters are held out one after the other, until 512 or all of these rows have been held out. The first
-    penalty of the search is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of
-    the sample. If `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
+    them are used. A quarter of the sampled rows is held out. If this quarter has fewer than 512 rows, the
+    other quarters are also held out, one after the other, each from a separate fit. This ends when at least
+    512 rows or all sampled rows have been held out. The first penalty of the search is
+    ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of the sample. If
+    `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
     ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
     are not standardized, the first penalty is multiplied by the mean variance of the features that are not
     constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
@@ -535,9 +536,9 @@ class CorrLogClassifier(MultiLabelClassifier):
             If `label` is given, a `LabelExplanation` with the contributions to this label. If `label` is
             None, an `Explanation` with the contributions to every label. The contributions to a label are
             those of the features, those of the other predicted labels, and the intercept minus `threshold_`.
-            Their sum is ``log_odds - threshold_``. These log-odds are conditional on the other predicted
-            labels. Features and labels with the contribution 0 are left out. The ``repr`` of the
-            `Explanation` is a text that lists the contributions to the predicted labels.
+            Their sum is the log-odds of the label minus `threshold_`. The log-odds are conditional on the
+            other predicted labels. Features and labels with the contribution 0 are left out. The ``repr`` of
+            the `Explanation` is a text that lists the contributions to the predicted labels.
 
         Raises
         ------

@@ -21,7 +21,7 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Contributions of features, labels and intercepts to the log-odds of the labels of one row.
+    """Contributions of features, labels and intercepts to the log-odds of each label for one row.
 
     Parameters
     ----------
@@ -103,9 +103,9 @@ class Explanation:
 
 
 def _largest(contributions: csr_array, row: int, kind: str, names: Sequence[str]) -> list[str]:
-    """Return the largest contributions to a label as lines of text.
+    """Return lines of text with the five largest contributions to a label, by absolute value.
 
-    If there are more contributions, the last line contains the sum of the others.
+    If there are more than five contributions, the last line contains the sum of the others.
     """
     stored = slice(contributions.indptr[row], contributions.indptr[row + 1])
     values, columns = contributions.data[stored], contributions.indices[stored]

@@ -1,8 +1,9 @@
-"""Pieces of the fit of `CorrLogClassifier`.
+"""Division of the fit of `CorrLogClassifier` into rounds that several processes can share.
 
-The fit consists of rounds. In most rounds, a gradient is computed, which is a sum over all rows for each
-label. Several processes can share a round. Each of them computes the part of the sums for some of the labels
-and some of the rows. After the last round, one file with the whole model is written to the folder.
+The processes share a folder; see `manylabel.shards`. Most rounds compute a gradient. For each label, the
+gradient is a sum over all rows. If several processes share a round, each process computes the part of these
+sums for some of the labels and some of the rows. After the last round, one file with the whole model is
+written to the folder.
 """
 
 from __future__ import annotations
@@ -88,11 +89,11 @@ class CorrLogPieces:
         """Do nothing, since the fit has only one stage (see `Pieces`)."""
 
     def rounds(self) -> Rounds:
-        """Return the rounds of the fit, which carry out its steps one after the other (see `Rounds`)."""
+        """Return an object that carries out the rounds of the fit one after the other (see `Rounds`)."""
         return _Rounds(self._task, self._examples[0], self._n_jobs)
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
-        """Return the model, after all rounds."""
+        """Return the arrays of the fitted model. All rounds must be finished first."""
         X, Y, sample_weight = self._examples
         fitted: tuple[Any, ...] = self._task.take_model(known_ones(Y), (self._n_jobs, report))
         arrays: Arrays = {}
@@ -115,7 +116,10 @@ class CorrLogPieces:
     def join(
         estimator: CorrLogClassifier, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]
     ) -> None:
-        """Set the fitted attributes from the result of the only piece. `shape` is (n_labels, n_features)."""
+        """Set the fitted attributes. `shape` is (n_labels, n_features).
+
+        This fit has a single piece, so `pieces` has one element.
+        """
         arrays = plain(pieces[0])
         fitted = tuple(
             arrays[item] if parts is None else tuple(arrays[f"{item}_{part}"] for part in parts)

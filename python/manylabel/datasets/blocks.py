@@ -1,4 +1,4 @@
-"""Folders of rows that are written from the blocks of dask arrays."""
+"""The function `stored_blocks`, which writes dask arrays to a folder and memory-maps them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
     Parameters
     ----------
     X, Y : dask.array.Array
-        Features and labels. Each block has all columns, and X and Y have the same number of blocks. If the
-        first block of X with rows is an ndarray in which more than half of the values are nonzero, X is
-        written as a dense array with the dtype of this block. Otherwise X is written as sparse rows.
+        Features and labels. Each block has all columns, and X and Y have the same number of blocks. Empty
+        blocks, which have no rows, are skipped. If the first nonempty block of X is an ndarray in which more
+        than half of the values are nonzero, X is written as a dense array. The array has the dtype of this
+        block, or float64 if this dtype is not float16, float32 or float64. Otherwise X is written as sparse
+        rows.
     folder : Path
-        The folder. If a complete call has already written these arrays to it, nothing is written.
+        The folder. If it already contains these arrays from an earlier, completed call, nothing is written.
 
     Returns
     -------
@@ -38,9 +40,9 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
     Raises
     ------
     ValueError
-        If X and Y have different numbers of blocks or rows, if there are no rows, if a block of a dense X has
-        another number of columns or a dtype that does not fit in that of the first block, or if the folder
-        has other data.
+        If X and Y have different numbers of blocks or rows, if there are no rows, or if the blocks of X have
+        different numbers of columns. The error is also raised if a block of a dense X has a dtype that cannot
+        be cast safely to the dtype of the first block, or if the folder contains other data.
     """
     from dask.base import tokenize
 

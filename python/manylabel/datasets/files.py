@@ -1,7 +1,8 @@
 """Functions that read and write text files.
 
-Nothing is downloaded. Label matrices without unknown entries have dtype int32, because ``Y.T @ Y`` could
-overflow with int8. Label matrices with unknown entries have dtype float32, because NaN is a float.
+Nothing is downloaded. In a label matrix, NaN marks an unknown entry: nobody checked whether the row has the
+label. Label matrices without NaN have dtype int32, because ``Y.T @ Y`` could overflow with int8. Label
+matrices with NaN have dtype float32, because NaN is a float.
 """
 
 import os
@@ -212,8 +213,8 @@ def load_arff(
     missing_labels : {"error", "absent", "unknown"}, default="error"
         What to do if the value of a label is missing (``?``). "error" raises a ValueError, "absent" treats
         the label as absent, and "unknown" stores NaN in Y to mark an unknown entry. A hierarchical attribute
-        contains all labels of a row. If its value is missing, a ValueError is raised unless this argument is
-        "absent".
+        contains all labels of a row. If its value is missing, "absent" means that the row has no labels, and
+        the other two choices raise a ValueError.
     return_names : bool, default=False
         Whether to also return the names of the features and labels.
 
@@ -252,8 +253,9 @@ def load_arff(
     Notes
     -----
     A numeric attribute that a sparse row omits has the value 0 in this row. A nominal attribute that a sparse
-    row omits has *the first declared value* of the attribute in this row. A nominal attribute with more than
-    two values therefore gives a one in every row of X.
+    row omits has *the first declared value* of the attribute in this row. For a nominal attribute with more
+    than two values, every row of X therefore has a feature with the value 1, even if the row omits the
+    attribute.
 
     Text is decoded as UTF-8. Text that is not valid UTF-8 is decoded as Latin-1. The time is linear in the
     size of the file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C

@@ -105,6 +105,7 @@ def make_multilabel(
           blocks. Feature j and label j belong to block ``j % q``. Each row belongs to one block, and all its
           labels and words come from this block. Each label is linked to eight words of its block. About half
           of the words of a row are drawn uniformly from the words that the labels of the row are linked to.
+          The other words are drawn from all words of the block, as described above.
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
           row has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
           row is drawn from the words of one of the topics of the row. Each label has two topics. Label

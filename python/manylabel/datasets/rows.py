@@ -82,8 +82,8 @@ def convert(
     r"""Convert data files to a folder of arrays, which `open_rows` can memory-map.
 
     The files are read once, from the beginning to the end. If the function is interrupted or the process is
-    killed, call it again with the same arguments. It then continues at the last position that it stored.
-    A position is stored after each 64 MiB of the arrays.
+    killed, call it again with the same arguments. It then continues at the last stored position in the input.
+    A position is stored each time 64 MiB have been written to the arrays.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def convert(
         unknown extension have the format "xc".
     n_features : int or None, default=None
         Number of features. None means the number that the files state ("xc" and "arff"). For other formats,
-        None means the largest column index of a feature that occurs, plus 1. Pass the number if several
+        None means 1 plus the largest column index of a feature in the files. Pass the number if several
         folders must have the same columns.
     n_labels : int or None, default=None
         Number of labels. None has the same meaning as for `n_features`.
@@ -140,8 +140,8 @@ def convert(
     Notes
     -----
     X is stored with float32 values and without zeros. Missing values of ARFF files are stored as NaN. Each
-    stored value of X and each stored entry of Y takes 4 bytes, and its column index 4 bytes. In a matrix with
-    at least 2**31 stored values, an index takes 8 bytes, because scipy then needs 64-bit indices.
+    stored value of X or Y takes 4 bytes, and its column index takes another 4 bytes. In a matrix with at
+    least 2**31 stored values, a column index takes 8 bytes, because scipy then needs 64-bit indices.
 
     For files of any size, the function needs about 200 MB of memory ("xc" and "svmlight") or 100 MB
     ("parquet"). An Arrow file is memory-mapped. If it is compressed, each of its record batches must fit in
@@ -286,10 +286,11 @@ def open_rows(folder: Path) -> tuple[Any, sparse.csr_array]:
     Returns
     -------
     X : csr_array or ndarray of shape (n_samples, n_features)
-        Features. `convert` writes a csr_array of dtype float32, and `manylabel.dask.fit` writes the form and
-        the dtype of its X. The arrays are read-only and memory-mapped. The operating system reads a part of a
-        file when the part is used, and can remove the part from memory when memory is needed. All processes
-        on a machine share the memory of these arrays.
+        Features. If `convert` wrote the folder, X is a csr_array of dtype float32. If `manylabel.dask.fit`
+        wrote the folder, the type (csr_array or ndarray) and the dtype of X depend on the X that was passed
+        to `manylabel.dask.fit`. The arrays are read-only and memory-mapped. The operating system reads a part
+        of a file when the part is used, and can remove the part from memory when memory is needed. All
+        processes on a machine share the memory of these arrays.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
         Labels, memory-mapped like X. A one is stored for each label that a row has, and NaN for each unknown
         label.
@@ -297,8 +298,9 @@ def open_rows(folder: Path) -> tuple[Any, sparse.csr_array]:
     Raises
     ------
     ValueError
-        If the folder was not written by `convert`, if it is not complete, for example because `convert` was
-        interrupted, or if the size of an array was changed.
+        If the folder was not written by `convert` or `manylabel.dask.fit`, or if the size of an array was
+        changed. The error is also raised if the folder is not complete, for example because `convert` was
+        interrupted.
     OSError
         If the folder does not exist, or if a file cannot be opened.
 
@@ -308,8 +310,8 @@ def open_rows(folder: Path) -> tuple[Any, sparse.csr_array]:
 
     Notes
     -----
-    Do not change the files while the arrays are in use. The function reads only the sizes, so it takes less
-    than a millisecond. It does not check the content of the arrays.
+    Do not change the files while the arrays are in use. The function reads only the sizes of the arrays, so
+    it takes less than a millisecond. It does not check the content of the arrays.
 
     Examples
     --------
@@ -355,7 +357,9 @@ def open_rows(folder: Path) -> tuple[Any, sparse.csr_array]:
 
 
 def data_or_rows(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Return X and Y. If X is the path of a folder of rows, both are memory-mapped from this folder.
+    """Return X and Y. If X is the path of a folder, X and Y are memory-mapped from this folder.
+
+    The folder must have been written by `convert` or `manylabel.dask.fit`.
 
     Raises
     ------
@@ -377,15 +381,15 @@ def has_rows(folder: FilePath) -> bool:
 def checksum_of(X: Any) -> str | None:
     """Return the checksum of the folder that the arrays of X are memory-mapped from.
 
-    The result is None if the argument is not the complete matrix of features of a folder, for example because
-    it has only some of the rows.
+    The result is None if X is not the complete feature matrix of a folder, for example if X has only some of
+    the rows.
     """
     folder = folder_of(X)
     return None if folder is None else str(_about(folder)["checksum"])
 
 
 def is_of_folder(checksum: str) -> bool:
-    """Return whether a checksum is one of `checksum_of`, and not one of arrays in memory."""
+    """Return whether a checksum was returned by `checksum_of`, and not computed from arrays in memory."""
     return "-" in checksum
 
 
@@ -441,7 +445,7 @@ def _version(path: FilePath) -> tuple[int, int]:
 
 
 def _check_own(folder: FilePath) -> None:
-    """Raise a ValueError if a folder has files of others."""
+    """Raise a ValueError if a folder contains files that this module did not write."""
     # Another process may finish meanwhile. It writes rows.json before it removes convert.json.
     if (folder / "convert.json").exists() or (folder / "rows.json").exists():
         return
@@ -465,7 +469,7 @@ def _about(folder: FilePath) -> dict[str, Any]:
         if has_rows(folder):
             raise ValueError(f"{folder}: the conversion is not complete; call `convert` again") from None
         raise ValueError(
-            f"{folder}: expected a folder that `convert` has written, but it has no file rows.json"
+            f"{folder}: expected a folder that `datasets.convert` has written, but it has no file rows.json"
         ) from None
     except ValueError:
         about = None
@@ -475,7 +479,11 @@ def _about(folder: FilePath) -> dict[str, Any]:
 
 
 def _agreed(what: str, given: int | None, stated: list[int | None], files: Sequence[FilePath]) -> int | None:
-    """Return the number of features or labels that the caller or the files state, or None."""
+    """Return the number of features or labels that the caller or the files state.
+
+    The result is None if neither the caller nor any file states the number. If two of the stated numbers
+    differ, a ValueError is raised.
+    """
     source = "as in the other files" if given is None else "as in the argument"
     for size, file in zip(stated, files, strict=True):
         if size is not None and given is not None and size != given:
@@ -485,7 +493,7 @@ def _agreed(what: str, given: int | None, stated: list[int | None], files: Seque
 
 
 def _header(dtype: np.dtype[Any], n_items: int) -> bytes:
-    """Return the first bytes of a ``.npy`` file. Their number does not depend on `n_items`."""
+    """Return the header of a ``.npy`` file. The length of the header does not depend on `n_items`."""
     text = io.BytesIO()
     about = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (n_items,)}
     np.lib.format.write_array_header_1_0(text, about)
@@ -497,7 +505,10 @@ _HEADER = len(_header(np.dtype("<f4"), 0))
 
 
 class _Writer:
-    """Appends batches to the files of a folder. One further thread writes them, and another flushes them."""
+    """Appends batches to the files of a folder.
+
+    A second thread writes the batches, and a third thread flushes the files to the disk.
+    """
 
     def __init__(
         self,
@@ -576,7 +587,8 @@ class _Writer:
     def write(self, file: int, batch: Batch, path: FilePath, shape: Sequence[int | None]) -> None:
         """Wait until the previous batch is written, and let the second thread check and write this batch.
 
-        `path` is the path of the file, and `shape` has the numbers of features and labels, if they are known.
+        `file` is the number of the input file, and `path` is its path, which error messages state. `shape`
+        has the numbers of features and labels, each of which is None if it is not known.
         """
         self._wait()
         self._pending = self._worker.submit(self._write, file, batch, path, shape)

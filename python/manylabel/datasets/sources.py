@@ -59,13 +59,13 @@ T = TypeVar("T")
 class Batch(NamedTuple):
     """Consecutive rows of X and Y."""
 
-    #: Ends of the rows of X, beginning with 0; shape (n_rows + 1,), dtype int64.
+    #: The array indptr of X in CSR format; shape (n_rows + 1,), dtype int64.
     x_ends: NDArray[np.int64]
     #: Columns of the stored values of X, sorted within each row; dtype int32.
     x_columns: NDArray[np.int32]
     #: Stored values of X; dtype float32.
     x_values: NDArray[np.float32]
-    #: Ends of the rows of Y, beginning with 0; shape (n_rows + 1,), dtype int64.
+    #: The array indptr of Y in CSR format; shape (n_rows + 1,), dtype int64.
     y_ends: NDArray[np.int64]
     #: Labels of the rows, sorted within each row; dtype int32.
     y_columns: NDArray[np.int32]
@@ -73,7 +73,7 @@ class Batch(NamedTuple):
     y_values: NDArray[np.float32]
     #: The position after the batch.
     position: list[int]
-    #: Numbers of features and labels that the file states, or 0.
+    #: Minimum numbers of features and labels of the data set. 0 means that there is no minimum.
     widths: tuple[int, int] = (0, 0)
 
 
@@ -243,15 +243,15 @@ class _Lines:
     """Iterator over blocks of complete lines of a file. Empty lines at the end of the file are left out.
 
     While the caller processes a block, the next block is read. The caller must call `count` after every
-    block.
+    block. The block that was yielded most recently is called the current block.
 
     Attributes
     ----------
     offset : int
-        The position after the last block, in bytes of uncompressed text.
+        Number of bytes of uncompressed text from the start of the file to the end of the current block.
     line : int
-        The number of the first line of the last block, counted from 1. After a call of `count`, it is the
-        number of the first line of the next block.
+        The number of the first line of the current block, counted from 1. After a call of `count`, `line` is
+        the number of the first line of the next block.
     """
 
     def __init__(self, path: Path, file: BinaryIO, offset: int, line: int) -> None:
@@ -260,7 +260,7 @@ class _Lines:
         file.seek(offset)
 
     def count(self, ends: NDArray[np.int64]) -> int:
-        """Return the number of rows of the last block, and add it to `line`. Each row is a line.
+        """Return the number of rows of the current block, and add it to `line`. Each row is a line.
 
         `ends` is the array indptr of the rows.
         """

@@ -42,8 +42,8 @@ _FOLDS, _SHARE = 5, 0.1
 class LabelCalibrator(MultiLabelClassifier):
     """Calibrated probabilities for any multi-label classifier.
 
-    Some rows are held out, and a model that is not fitted to these rows scores them. The labels with the
-    highest scores of a row are its candidates. Each label gets a curve. The curve converts the score of the
+    Some rows are held out, and are scored by a model that is not fitted to them. In each row, the labels with
+    the highest scores are called candidates. Each label gets a curve. The curve converts the score of the
     label to the probability that the row has the label. The curve is fitted to the held-out rows in which the
     label is a candidate.
 
@@ -61,9 +61,9 @@ class LabelCalibrator(MultiLabelClassifier):
         Form of the curves. "sigmoid" fits two parameters per label. "isotonic" fits a non-decreasing,
         piecewise linear curve, which needs more data.
     pooling : {"frequency", "none", "all"}, default="frequency"
-        Which labels share data. "frequency" pools labels that occur in about the same number of training
-        rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of these labels.
-        With "isotonic", these labels share one curve, except for labels that are frequent enough for a
+        Which labels share data. "frequency" groups the labels that occur in about the same number of training
+        rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of its group. With
+        "isotonic", the labels of a group share one curve, except for labels that are frequent enough for a
         separate curve. "all" fits a single curve to the candidates of all held-out rows, and all labels use
         this curve. "none" fits a separate curve for each label, only to the held-out rows in which the label
         is a candidate. With "none", labels that are candidates in no held-out row get the curve of "all".
@@ -111,11 +111,11 @@ class LabelCalibrator(MultiLabelClassifier):
     variance_ : float
         Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Labels that occur in
         about the same number of training rows form a group. For each group and for each label, `fit` computes
-        two numbers, which the Notes of `LabelCalibrator` call a and b. They determine how the curve of the
-        group or label deviates from the common curve f. `variance_` is the prior variance of the difference
-        between the number a of a label and the number a of its group. This variance is chosen by
-        cross-validation. A smaller variance means stronger pooling. If the variance is 0, all labels of a
-        group have the same curve.
+        two numbers, which the Notes of `LabelCalibrator` call ``a`` and ``b``. They determine how the curve
+        of the group or label deviates from the common curve f. `variance_` is the prior variance of the
+        difference between the value of ``a`` for a label and the value of ``a`` for its group. This variance
+        is chosen by cross-validation. A smaller variance means stronger pooling. If the variance is 0, all
+        labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -138,20 +138,21 @@ class LabelCalibrator(MultiLabelClassifier):
     number of training rows that have the label.
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
-    score and divided into up to thirty bins. For each bin, the fraction of the candidates that are true
-    labels is computed, as ``(n_true + 0.5) / (n_candidates + 1)``. Isotonic regression makes these fractions
-    non-decreasing. Their log-odds are the values of the common curve f at the mean scores of the bins. The
-    log-odds of label l with score s are ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the
-    candidates that are true labels. `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations
-    a and b are first fitted per group of labels, and then per label, by logistic regressions with quadratic
-    penalties. The penalties shrink the deviations of a label towards the deviations of its group. Labels that
-    occur in 1 training row form a group, labels in 2 or 3 rows form the next group, then 4 to 7 rows, and so
-    on. Neighboring groups are merged until each group has at least 100 candidates that are true labels. The
-    difference between the number a of a label and the number a of its group has a quadratic penalty with the
-    weight ``1 / variance_``. For b, the weight of this penalty is ``5 / variance_``. `variance_` is chosen
-    from seven values by five-fold cross-validation over the held-out rows. With these penalties, the curve of
-    a rare label stays close to the curve of its group, and the curve of a frequent label can differ from it.
-    All curves are non-decreasing.
+    score and divided into up to thirty bins. For each bin, the smoothed fraction ``(t + 0.5) / (n + 1)`` is
+    computed, where n is the number of candidates in the bin, and t of these candidates are true labels.
+    Isotonic regression makes these fractions non-decreasing. Their log-odds are the values of the common
+    curve f at the mean scores of the bins. The log-odds of label l with score s are
+    ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the candidates that are true labels.
+    `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations ``a`` and ``b`` are first fitted
+    per group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
+    shrink the deviations of a label towards the deviations of its group. Labels that occur in 1 training row
+    form the first group. The next groups are the labels that occur in 2 or 3 rows, in 4 to 7 rows, and so on.
+    Neighboring groups are merged until each group has at least 100 candidates that are true labels. The
+    difference between the value of ``a`` for a label and the value of ``a`` for its group has a quadratic
+    penalty with the weight ``1 / variance_``. For ``b``, the weight of this penalty is ``5 / variance_``.
+    `variance_` is chosen from seven values by five-fold cross-validation over the held-out rows. With these
+    penalties, the curve of a rare label stays close to the curve of its group, and the curve of a frequent
+    label can differ from it. All curves are non-decreasing.
 
     With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows would then
     have fewer than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of
@@ -197,10 +198,10 @@ class LabelCalibrator(MultiLabelClassifier):
     rows that have the label, and in at least 200 held-out rows that do not have it. Isotonic curves are
     non-decreasing.
 
-    If `refit` is True and `estimator` is from this library, its parameters with the value "auto" are chosen
-    once, in the fit to all rows. The models that score the held-out rows use the chosen values. The scores of
-    all models therefore have the same meaning, and the search for these values is not repeated. If the
-    classifier is from another library, every model is fitted with the given parameters.
+    If `refit` is True and `estimator` is from this library, the fit to all rows chooses the values of the
+    parameters that are "auto". The models that score the held-out rows use the chosen values. The scores of
+    all models therefore have the same meaning, and the search for these values is not repeated. If
+    `estimator` is from another library, every model is fitted with the given parameters.
 
     In predictions, the candidates have the same scores as in ``estimator_.predict_topk``. No array of size
     rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. The dense
@@ -399,7 +400,7 @@ class LabelCalibrator(MultiLabelClassifier):
             self.schema.attributes[name].check(name, getattr(self, name), sizes)
 
     def _candidates(self, X: Any, k: int) -> csr_array:
-        """Return the probabilities of the best `n_candidates` labels of every row, or of k if k is larger."""
+        """Return the probabilities of the best ``max(k, n_candidates)`` labels of every row."""
         k = max(k, check_count("n_candidates", self.n_candidates, 1))
         return self._calibrated(_topk(self.estimator_, X, k, self.n_jobs))
 
@@ -454,7 +455,7 @@ class LabelCalibrator(MultiLabelClassifier):
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in fit.
+            0/1 indicator matrix. It is sparse if y was sparse in fit.
         """
         found = self._candidates(self._features(X), 1)
         found.data = (found.data > 0.5).astype(np.int64)
@@ -483,7 +484,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
 
 class _Fitting:
-    """Fits and scores the classifier of a calibrator."""
+    """Fits the classifier of a calibrator, and computes its scores."""
 
     def __init__(
         self, estimator: Any, params: dict[str, Any], dense: tuple[bool, bool], progress: Progress
@@ -503,7 +504,7 @@ class _Fitting:
         return _adapted(self.estimator, n_labels, self.dense)
 
     def fitted(self, settings: Any, X: Any, Y: csr_array, sample_weight: Any) -> Any:
-        """Fit a clone of `settings`."""
+        """Fit a clone of the estimator `settings`, and return the fitted model."""
         model = seeded(settings, self.params["random_state"], 0)
         arguments = {} if sample_weight is None else {"sample_weight": sample_weight}
         if not self.is_ours:
@@ -546,7 +547,10 @@ def _input_of(model: Any, X: Any) -> Any:
 
 
 def _topk(model: Any, X: Any, k: int, n_jobs: int | None) -> csr_array:
-    """Return the best labels of every row. `n_jobs` is used if the model has no number of threads."""
+    """Return the scores of the best k labels of every row.
+
+    The argument `n_jobs` is used only if the model has no `n_jobs`, or if this `n_jobs` is None.
+    """
     scorer = core_scorer(model)
     if scorer is not None:
         own = getattr(model, "n_jobs", None)
@@ -561,7 +565,7 @@ def _topk(model: Any, X: Any, k: int, n_jobs: int | None) -> csr_array:
 
 
 def _held_out(cv: int | float, n_rows: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """Yield the held-out rows of each model, in increasing order."""
+    """For each model, yield the sorted indices of the rows that are held out from its fit."""
     if n_rows == 1:
         raise ValueError("X must have at least two rows, so that rows can be held out, got n_samples = 1")
     order = np.random.default_rng(seed).permutation(n_rows)

@@ -42,18 +42,18 @@ class DecisionClassifier(LabelCalibrator):
     the probabilities of rows that are held out (see `cv`). `predict` applies the rule. `save` writes the
     fitted `estimator`, the calibration and the rule to one file.
 
-    To calibrate probabilities, a model scores rows that are held out from its fit. The labels with the
-    highest scores of a row are its candidates. Each label gets a curve, which converts the score of the label
-    to a probability. The Notes of `LabelCalibrator` describe the curves.
+    For the calibration, held-out rows are scored by a model that is not fitted to them. In each row, the
+    labels with the highest scores are called candidates. Each label gets a curve, which converts the score of
+    the label to a probability. The Notes of `LabelCalibrator` describe the curves.
 
     Parameters
     ----------
     decision : DecisionRule
-        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. With `RiskControl`, there are
-        two possibilities: `cv` is "prefit", or `refit` is False and `cv` is a fraction or "auto". In all
-        other cases, the guarantee of `RiskControl` would not hold, and `fit` raises an error. With
-        `RiskControl`, half of the held-out rows are used to calibrate the probabilities, and the other half
-        to fit the rule.
+        The rule that chooses the labels, such as ``Thresholds("macro_f1")``. `RiskControl` needs one of two
+        settings. The first setting is ``cv="prefit"``. The second setting is ``refit=False``, with a fraction
+        or "auto" as `cv`. With any other setting, the guarantee of `RiskControl` would not hold, and `fit`
+        raises a ValueError. With `RiskControl`, half of the held-out rows are used to calibrate the
+        probabilities, and the other half to fit the rule.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class DecisionClassifier(LabelCalibrator):
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in fit.
+            0/1 indicator matrix. It is sparse if y was sparse in fit.
         """
         X = self._features(X)  # raises an error if the model is not fitted
         return self._indicator(csr_array(self.decision_.predict(self._candidates(X, 1))))

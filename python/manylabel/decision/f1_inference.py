@@ -194,8 +194,8 @@ def _blocks(n_labels: int) -> list[slice]:
 def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDArray[np.float64]:
     """Choose one probability threshold per label. `probabilities` has one column per label.
 
-    A label is predicted if its probability is at least its threshold. The threshold is inf for a label whose
-    entry in `prior`, the fraction of training rows with the label, is 0.
+    A label is predicted if its probability is at least its threshold. `prior` is the fraction of training
+    rows with each label. If this fraction is 0 for a label, the threshold of the label is inf.
     """
     n_rows = probabilities.shape[0]
     falling = -np.sort(-probabilities.astype(np.float64), axis=0)
@@ -206,7 +206,10 @@ def _thresholds(probabilities: NDArray[Any], prior: NDArray[np.float64]) -> NDAr
 
 
 def _sparse_thresholds(probabilities: csr_array, prior: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Choose one probability threshold per label, like `_thresholds`, from positive stored probabilities."""
+    """Choose one probability threshold per label, like `_thresholds`, for a sparse matrix of probabilities.
+
+    All stored probabilities must be positive.
+    """
     n_labels = len(prior)
     order = np.lexsort((-probabilities.data, probabilities.indices))
     labels = probabilities.indices[order]

@@ -48,8 +48,8 @@ class HierarchicalSets(DecisionRule):
     Notes
     -----
     A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
-    lowest expected cost of all closed sets, for the original probabilities p. The reason is as follows.
-    `Costs` chooses the labels with corrected probabilities above the bound
+    lowest expected cost of all closed sets, for the given probabilities p. The reason is as follows. `Costs`
+    chooses the labels with corrected probabilities above the bound
     ``t = false_positive / (false_positive + false_negative)``. These labels form a closed set. Of all closed
     sets, this set has the largest sum of ``p - t`` over its labels [2]_. The expected cost of a set is a
     constant minus this sum times ``(false_positive + false_negative)``, so a larger sum means a lower cost.
@@ -60,8 +60,8 @@ class HierarchicalSets(DecisionRule):
     If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
     purpose, the probability of the label is lowered to the next smaller float32 number.
 
-    The correction of a row computes a few minimum cuts. It takes about 0.2 milliseconds for a row in which
-    100 labels have a positive probability.
+    The isotonic regression of a row is computed by a few minimum cuts of a graph. It takes about 0.2
+    milliseconds for a row in which 100 labels have a positive probability.
 
     References
     ----------

@@ -1,4 +1,7 @@
-"""The rule `RiskControl`, which bounds the fraction of missed true labels or of wrong chosen labels."""
+"""The rule `RiskControl`, which limits the risk of a label set.
+
+The risk is the fraction of the true labels that are not chosen, or of the chosen labels that are not true.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,7 @@ class RiskControl(DecisionRule):
     rows, 7 % with 1,000 rows and 3 % with 5,000 rows. With "expectation", it was less than 1 %.
 
     If entries of Y are unknown (NaN), the risk of a row is computed from its known labels only. The guarantee
-    then applies to this risk. It holds for new rows if the reasons why an entry is unknown are the same as in
+    then applies to this risk. It holds for new rows in which entries are unknown for the same reasons as in
     the calibration rows.
 
     References
@@ -131,8 +134,8 @@ class RiskControl(DecisionRule):
         Raises
         ------
         ValueError
-            If no bound reaches `alpha`, for example because the candidates miss too many true labels or there
-            are too few rows.
+            If no bound can guarantee that the risk is at most `alpha`, for example because too many true
+            labels have no stored probability, or because there are too few rows.
         """
         alpha, risk, guarantee = params["alpha"], params["risk"], params["guarantee"]
         if risk == "false_discovery_rate" and guarantee == "expectation":
@@ -170,7 +173,10 @@ class RiskControl(DecisionRule):
 
 
 class _Entries:
-    """The stored probabilities of all rows in decreasing order, with their rows and hits."""
+    """The stored probabilities of all rows in decreasing order.
+
+    Each probability is stored with its row, and with a bool that states whether it belongs to a true label.
+    """
 
     def __init__(self, probabilities: csr_array, Y: csr_array) -> None:
         self.n = Y.shape[0]
@@ -208,7 +214,10 @@ class _Entries:
         return found
 
     def largest_bound(self, holds: Any) -> tuple[float, float] | None:
-        """Return the largest probability at which the false negative rate is low enough, and this rate."""
+        """Return the largest bound for which `holds` is True, and the mean false negative rate for it.
+
+        `holds` is a function of the mean false negative rate. The result is None if there is no such bound.
+        """
         missed = self._missed()
         if holds(missed[0]):
             return 1.0, float(missed[0])
@@ -224,8 +233,7 @@ def p_values(risks: NDArray[np.float64], n: int, alpha: float) -> NDArray[np.flo
     Parameters
     ----------
     risks : ndarray
-        Mean risks over the same `n` rows, one for each bound on the probability that is tested. The risk of a
-        row is from 0 to 1.
+        Mean risks over the same `n` rows, one for each tested bound. The risk of a row is from 0 to 1.
     n : int
         Number of rows.
     alpha : float

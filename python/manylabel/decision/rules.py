@@ -105,7 +105,8 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
         """Set the fitted attributes. Most rules have nothing to learn.
 
-        The values of Y are 1 or NaN; see `of_known_entries`.
+        The stored values of Y are 1 for true labels and NaN for unknown entries. `of_known_entries` removes
+        the unknown entries.
         """
 
     def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
@@ -235,7 +236,7 @@ class ExpectedF1(DecisionRule):
     Parameters
     ----------
     zero_division : float, default=0.0
-        Number from 0 to 1 that counts as the F1 of an empty set for a row without labels. With 0, a row gets
+        The F1 of an empty chosen set in a row without true labels, a number from 0 to 1. With 0, a row gets
         at least one label if it has any label with positive probability. With larger values, a row gets the
         empty set if it probably has no labels.
 

@@ -75,9 +75,9 @@ class Thresholds(DecisionRule):
     The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
     the labels with a positive probability. The weight w of a label is ``n / (n + 20)``, where n is the number
     of rows in which the label is a candidate and a true label. The weight is used twice. First, to compute
-    F1, a candidate counts as ``w h + (1 - w) p`` true labels, where w is the weight of its label, h is 1 if
-    the candidate is a true label and 0 otherwise, and p is its probability. Second, the bound of a label is
-    ``w b + (1 - w) g``, where b is the bound that maximizes this F1 of the label, and g is the bound of the
+    F1, a candidate counts as ``w h + (1 - w) p`` true labels. Here h is 1 if the candidate is a true label
+    and 0 otherwise, and p is the probability of the candidate. Second, the bound of a label is
+    ``w b + (1 - w) g``. Here b is the bound that maximizes this F1 of the label, and g is the bound of the
     group of the label. Labels are grouped by the number of held-out rows in which they are true: 0, 1, 2 to
     3, 4 to 7, 8 to 15 and so on. The bound of a group maximizes the mean of the F1 of its labels.
 
@@ -138,7 +138,8 @@ class Thresholds(DecisionRule):
         Raises
         ------
         ValueError
-            If no bound reaches the precision or the recall, or if several targets are given.
+            If no bound reaches the given `precision`, `recall` or `labels_per_row`, or if more than one of
+            these parameters is given.
         """
         targets = {name: params[name] for name in ("precision", "recall", "labels_per_row")}
         given = [name for name, value in targets.items() if value is not None]
@@ -169,7 +170,10 @@ class Thresholds(DecisionRule):
 
 
 class _Falling:
-    """Counts of all sets that a single bound can choose."""
+    """Numbers of chosen labels, and of chosen labels that are true, for each possible bound.
+
+    One bound applies to all labels.
+    """
 
     def __init__(self, probabilities: csr_array, Y: csr_array) -> None:
         order = np.argsort(-probabilities.data, kind="stable")
@@ -202,14 +206,17 @@ class _Falling:
 
 
 def _least_share(n_hits: NDArray[np.float64], n: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the lower confidence bounds of shares (C. J. Clopper and E. S. Pearson, Biometrika 1934)."""
+    """Return the lower confidence limits of the fractions ``n_hits / n``.
+
+    The limits are those of C. J. Clopper and E. S. Pearson, Biometrika 1934.
+    """
     with np.errstate(invalid="ignore"):
         found = beta.ppf(1 - _CONFIDENCE, n_hits, n - n_hits + 1)
     return np.where(n_hits > 0, found, 0.0)
 
 
 def _example_f1(probabilities: csr_array, Y: csr_array) -> float:
-    """Return the bound of the grid with the largest mean F1 of the rows."""
+    """Return the bound in `_GRID` that maximizes the mean F1 of the rows."""
     rows = np.repeat(np.arange(Y.shape[0]), np.diff(probabilities.indptr))
     hits, n_true = hits_of(probabilities, Y), np.diff(Y.indptr)
     means = []
@@ -267,7 +274,7 @@ def _f1_of_grid(
     total: NDArray[np.float64],
     n_labels: int,
 ) -> NDArray[np.float64]:
-    """Return the F1 of each label for each bound of the grid, of shape (n_bounds, n_labels)."""
+    """Return the F1 of each label for each bound in `_GRID`, as an array of shape (n_bounds, n_labels)."""
     curves = np.empty((len(_GRID), n_labels))
     for at, bound in enumerate(_GRID):
         chosen = values >= bound

@@ -1,8 +1,9 @@
 """Pieces of the fit of `Rembrandt`.
 
-The fit has several stages. If the solver factorizes the Gram matrix, the first stage computes this matrix.
-Further stages choose the penalties and compute the products of the range finder. A regression then computes
-the matrix W, which the docstring of `Rembrandt` defines. The last stage makes the model.
+The fit has several stages. With the solver "cholesky", the first stage computes the Gram matrix of the
+features. With the solver "dual", it computes the Gram matrix of the rows. Further stages choose the ridge
+penalties and multiply the random vectors by ``Y'PY``. A regression then computes the matrix W. The docstring
+of `Rembrandt` defines ``Y'PY`` and W. The last stage makes the model.
 
 Each stage consists of units. Depending on the stage, a unit is the computation of a strip of rows of the Gram
 matrix, the choice of a penalty, the fit of a group of 32 components, or the construction of the model. A
@@ -34,7 +35,7 @@ _FITTED = ("label_embedding", "coef", "intercept", "eigenvalues", "n_iter", "n_u
 
 
 class RembrandtPieces:
-    """The training set of a fit, and methods that fit groups of components to it; see `Pieces`."""
+    """Training set of a fit of `Rembrandt`, with methods that compute units of the fit; see `Pieces`."""
 
     # A group of 32 components is fitted by one thread.
     most_units = 8
@@ -65,7 +66,7 @@ class RembrandtPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the number of components. The penalties are chosen in stages of the fit."""
+        """Choose the number of components. Stages of the fit choose the penalties later."""
         check_no_costs(estimator, costs)
         if estimator.embedding == "pca":
             raise TypeError(
@@ -74,8 +75,8 @@ class RembrandtPieces:
             )
         if np.isnan(Y.data).any():
             raise TypeError(
-                "`Y` must have no unknown entries (NaN), since the fit of Rembrandt to such a Y cannot be "
-                "divided into pieces"
+                "`Y` must have no unknown entries (NaN), because a fit of Rembrandt with unknown entries "
+                "cannot be divided into pieces"
             )
         params = estimator._core_params()
         n_components = params["n_components"]
@@ -97,7 +98,7 @@ class RembrandtPieces:
         return self._stages[:-1]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Use the results of all pieces of a stage, so that units of the next stage can be fitted."""
+        """Complete a stage with the results of all its pieces. The next stage can then be fitted."""
         self._task.complete([plain(piece) for piece in pieces], (self._n_jobs, lambda _: report(0)))
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:

@@ -85,9 +85,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     variant : {"power", "ritz"}, default="power"
         Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
         times. With "ritz", the vectors before the last multiplication are used, as in algorithm 1 of [1]_.
-        With "power", the vectors after the last multiplication are used, as in the authors' code. The two
-        variants take the same time, but "power" is more accurate. "ritz" needs a value of `n_iter` that is
-        larger by 1 for the same accuracy.
+        With "power", the vectors after the last multiplication are used, as in the code of the authors of
+        [1]_ and [2]_. The two variants take the same time, but "power" is more accurate. To reach the same
+        accuracy with "ritz", increase `n_iter` by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
         comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. With "pca", the
@@ -150,18 +150,18 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     Notes
     -----
     If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
-    ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. At first, unknown
-    entries have the value 0. They are first replaced in the last of the `n_iter` passes, before U and W are
-    computed. If ``n_iter=0`` or ``embedding="gaussian"``, they are first replaced after U and W are computed.
-    `fit` then repeatedly predicts the unknown entries again and computes W again. Let r be the root mean
-    square of the changes of the unknown entries, divided by the root mean square of their predictions. `fit`
-    stops when r is at most 0.01. With "cg", this limit is ``5 * tol`` if ``5 * tol`` is larger. If solutions
-    of "cg" did not converge, `fit` also stops when r is more than half of its previous value. In any case, it
-    stops when W has been computed ten times. Usually, W is computed two or three times. If the Frobenius norm
-    of the change of Y since the last computation of U exceeds five percent of the norm of Y, `fit` makes
-    another pass over the data and computes U again.
+    ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. Unknown entries
+    start with the value 0. They are replaced for the first time in the last of the `n_iter` passes, before U
+    and W are computed. If ``n_iter=0`` or ``embedding="gaussian"``, they are replaced for the first time
+    after U and W are computed. `fit` then repeats two steps: it predicts the unknown entries again, and it
+    computes W again. Let r be the root mean square of the changes of the unknown entries, divided by the root
+    mean square of their predictions. `fit` stops when r is at most 0.01. With "cg", the limit is the larger
+    of 0.01 and ``5 * tol``. If solutions of "cg" did not converge, `fit` also stops when r is more than half
+    of its previous value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed
+    two or three times. If the Frobenius norm of the change of Y since the last computation of U exceeds five
+    percent of the norm of Y, `fit` makes another pass over the data and computes U again.
 
-    If `l2` or `l2_final` is "auto", the penalty is chosen with the value 0 for unknown entries. With one
+    If `l2` or `l2_final` is "auto", unknown entries have the value 0 while the penalty is chosen. With one
     percent of unknown entries, the fit takes about 10 percent longer. If there are as many components as
     labels, the predictions of a label converge to those of a ridge regression on the known entries of the
     label. With ``embedding="pca"``, Y is not used.
@@ -182,9 +182,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     The fit forms no array of shape (n_samples, n_labels). It forms an array of shape (n_labels, n_labels)
     only if `n_components` is a float and there are at most 5000 labels.
 
-    If X has the dtype float32, the fit computes in float32. With "cg", it then takes half the time and
-    memory. Even with float32, the fit orthogonalizes vectors in float64, and "cholesky" and "dual" factorize
-    matrices in float64. If X has any other dtype, the whole fit computes in float64.
+    If X has the dtype float32, the fit computes in float32. With "cg", a float32 fit takes half the time and
+    memory of a float64 fit. Even with float32, the fit orthogonalizes vectors in float64, and "cholesky" and
+    "dual" factorize matrices in float64. If X has any other dtype, the whole fit computes in float64.
 
     With "cg", each thread solves the equations of 32 components together. A fit with few components therefore
     uses few threads.
@@ -383,7 +383,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         if n_unfinished:
             warnings.warn(
                 f"conjugate gradients did not reach tol={self.tol} in max_iter={self.max_iter} steps for "
-                f"{n_unfinished} solutions of the regressions",
+                f"{n_unfinished} right-hand sides of the regressions",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )
@@ -430,8 +430,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Raises
         ------
         ValueError
-            If y is not valid, contains a class that did not occur in `fit`, or has another number of labels
-            than in `fit`.
+            If y is not valid, if it contains a class that did not occur in `fit`, or if its number of labels
+            differs from the number in `fit`.
         """
         check_is_fitted(self)
         Y = check_labels(one_hot(y, self.classes_)[0])
@@ -442,7 +442,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the checked parameters for the Rust core. A fractional `n_components` is not converted."""
+        """Return the checked parameters for the Rust core. A float `n_components` stays a float."""
         own = {"tol_of_unknown": _TOL_OF_UNKNOWN, "most_rounds": _MOST_ROUNDS}
         return self.parameters.check(self) | own | {"leave_one_out": leave_one_out}
 

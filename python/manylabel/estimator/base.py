@@ -146,9 +146,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     A subclass must implement two methods. `_fit` sets ``classes_``, ``sparse_output_`` and the fitted
     attributes of the subclass. `_make_scorer` returns a scorer, which is an object that computes scores. A
-    subclass may override `_log_odds`, which converts scores to log-odds. A subclass that has
-    the method `predict_proba` overrides `_knows_probabilities`, which then returns True. If its scorer does
-    not compute probabilities, the subclass also overrides `_probabilities`.
+    subclass may override `_log_odds`, which converts scores to log-odds. To offer `predict_proba`, a subclass
+    overrides `_knows_probabilities` so that it returns True. If the scorer of the subclass does not compute
+    probabilities, the subclass also overrides `_probabilities`.
 
     The scorer is made at the first prediction. It uses the fitted arrays without copying them. The scorer is
     discarded by `fit`, by `set_params`, and by the assignment of an attribute of the estimator.
@@ -247,7 +247,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _as_chosen(self: T) -> T:
         """Return an unfitted clone of a fitted estimator, with the values that the fit chose for "auto".
 
-        A fit of the clone to fewer rows is faster, and its scores have the same meaning.
+        The clone can be fitted to some of the rows, as in cross-validation. Such a fit does not choose the
+        values again, so it is faster. Its scores have the same meaning as the scores of the fitted estimator.
         """
         model: T = clone(self)
         for name in self.chosen:
@@ -365,7 +366,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return self
 
     def _refuse_label_weight(self, label_weight: Any) -> None:
-        """Raise an error that states why the estimator has no weights of labels."""
+        """Raise a ValueError if `label_weight` is given. The message states why it is not supported."""
         if label_weight is not None:
             raise ValueError(
                 f"`label_weight` must be None for {type(self).__name__}, because {self._couples_labels}"
@@ -401,7 +402,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Notes
         -----
         The prepared model uses the fitted arrays without copying them. To change a fitted attribute, assign a
-        new array. Once the model is prepared, changes inside an array may have no effect.
+        new array. Once the model is prepared, in-place changes to an array may have no effect.
         """
         self._check_fitted()
         self._scorer()
@@ -456,8 +457,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The time depends on the class. Linear classifiers and label trees first compute the scores of a row
-        for all labels, and then keep the scores of its candidates. Memory does not grow with rows × labels.
+        The time depends on the estimator class. Linear classifiers and label trees first compute the scores
+        of a row for all labels, and then keep the scores of its candidates. The memory use does not grow with
+        n_samples × n_labels.
 
         Examples
         --------
@@ -508,23 +510,27 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The parts depend on the class. They sum to the score, except where this list names another sum:
+        The parts depend on the estimator class. They sum to the score, unless the entry of the class in this
+        list states another sum:
 
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
-          the log-odds of the label, given the other predicted labels, minus `threshold_`.
+          the log-odds of the label minus `threshold_`. The log-odds are conditional on the other predicted
+          labels.
         - `BoostedRulesClassifier`: the rules that cover the row.
-        - `LabelTreeClassifier`: the features and the intercept of the classifier of the label in its leaf.
-          With several trees, this is the leaf in the first tree. These parts sum to the margin of the label.
-          With ``combine="leaf"`` and one tree, the threshold is another part, and all parts sum to the score.
-          The attribute `path` of the result has the nodes on the path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of one block. Among the
-          blocks that have the label, this block is the most probable block of the row. The parts sum to the
-          same quantity as in an explanation of this model alone.
+        - `LabelTreeClassifier`: the features and the intercept of the linear classifier of the label. This
+          classifier belongs to the leaf that has the label. With several trees, the leaf in the first tree is
+          used. The parts sum to the margin of the label in this leaf. With ``combine="leaf"`` and one tree,
+          the threshold is another part, and all parts sum to the score. The attribute `path` of the result
+          has the nodes on the path to the leaf.
+        - Classifiers that divide the labels into blocks: the parts of an explanation by the model of one
+          block. This block is the most probable block for the row among the blocks that contain the label.
+          The parts sum to the same quantity as when this model alone explains the score.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
-          after the other, first in the order of their column indices and then in the reverse order. The
-          contribution of a feature is the mean of the two amounts by which the score falls.
+          after the other, in two separate passes: once in the order of their column indices, and once in the
+          reverse order. In each pass, the score falls by some amount when a feature is set to 0. The
+          contribution of the feature is the mean of its two amounts.
 
         Examples
         --------
@@ -557,7 +563,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         )
 
     def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
-        """Compute the parts of a finite score, for `explain`."""
+        """Return the parts of the score of a label for one row, for `explain`. The score must be finite."""
 
         def score(rows: csr_array) -> NDArray[Any]:
             n_rows = rows.shape[0]
@@ -614,7 +620,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), or (n_samples,) if y was 1-D, dtype int64
-            0/1 indicator matrix. It is sparse if Y was sparse in fit. In this case, no dense matrix is made.
+            0/1 indicator matrix. It is sparse if y was sparse in fit. In this case, no dense matrix is made.
 
         Raises
         ------
@@ -668,12 +674,15 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return scores
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
-        """Return 0/1 predictions. They are sparse if Y was sparse in fit, and dense otherwise."""
+        """Convert `positive`, which has an entry for each predicted label, to the result of `predict`.
+
+        The result is a 0/1 indicator matrix. It is sparse if Y was sparse in fit, and dense otherwise.
+        """
         positive.data = np.ones(len(positive.indices), dtype=np.int64)
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Return `of_labels`, with one column per label. If y was 1-D in fit, return the only column."""
+        """Return `of_labels`, which has one column per label. If y was 1-D in fit, return its only column."""
         return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:
@@ -719,8 +728,9 @@ def core_rows(arrays: tuple[Any, Any, Any], shape: tuple[int, int]) -> csr_array
     """Make a CSR array from the arrays (indptr, indices, data) that the Rust core returns.
 
     The Rust core returns valid indices of the right type. scipy's constructor would check the indices again.
-    This check takes longer than scoring a row. To avoid the check, the arrays replace those of an empty
-    matrix in a new object. `copy` would take three times as long.
+    This check takes longer than scoring a row. To avoid the check, this function makes an object with the
+    attributes of an empty matrix, and then replaces the three arrays of this object. A `copy` of the empty
+    matrix would take three times as long.
     """
     matrix: csr_array = csr_array.__new__(csr_array)
     matrix.__dict__.update(_empty(shape).__dict__)

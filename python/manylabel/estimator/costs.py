@@ -1,4 +1,4 @@
-"""Factors by which the losses of labels are multiplied, from the weights and propensities of the labels."""
+"""Weights and propensities of labels, and the factors by which they multiply the loss of each label."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LabelCosts(NamedTuple):
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """For each label, the weight of a correct prediction in the precision of rankings."""
+        """For each label, how much a correct prediction of the label counts in the precision at k."""
         return self.weight / self.propensity
 
 

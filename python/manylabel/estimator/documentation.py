@@ -1,8 +1,8 @@
 """Functions that copy docstring entries, so that shared parameters are described only once.
 
-The docstring of a class has only the entries that are specific to the class. When the class is registered,
-missing entries of the sections Parameters, Attributes, Returns, Raises and Warns are copied from the
-docstrings of its base classes. ``help`` then shows all entries. If several methods of a class have the same
+The docstring of a class has only the entries that are specific to the class. `inherit_documentation` copies
+missing entries of the sections Parameters, Attributes, Returns, Raises and Warns from the docstrings of the
+base classes. ``help`` then shows all entries. If several methods of a class have the same
 parameter, such as X, only one method needs an entry for this parameter. The decorator `documented_like`
 copies missing entries from one function to another function.
 """
@@ -106,9 +106,9 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 
 
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
-    """Return the sections of a docstring, as a dict from the titles of the sections to the sections.
+    """Return a dict that maps the title of each section of a docstring to the entries of the section.
 
-    Each section is itself a dict from the names of its entries to the texts of the entries.
+    The entries of a section are also in a dict. It maps the name of each entry to the text of the entry.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
@@ -124,10 +124,10 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Return the docstring `doc`, with `sections` in place of its sections with the same titles.
+    """Return the docstring `doc`, in which `sections` replace the sections with the same titles.
 
-    The text before the first section of `doc` comes first. The given sections follow in numpydoc's order, and
-    the remaining sections of `doc` come last.
+    The result begins with the text before the first section of `doc`. Then come `sections`, in numpydoc's
+    order, and at the end the other sections of `doc`.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]

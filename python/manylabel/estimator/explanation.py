@@ -1,4 +1,4 @@
-"""Explanations: the parts of a score, in the same form for every classifier."""
+"""Explanations that divide a score into parts, in the same form for every classifier."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a score.
+    """A part of an explained score, such as the contribution of one feature.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Part:
     name : str
         Name of the part, such as the name of the feature.
     contribution : float
-        What the part adds to the explained quantity.
+        The number that the part adds to the explained quantity, such as the score.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class Explained:
     rows : list
         The parts.
     quantity : str, default="score"
-        What the contributions sum to.
+        Name of the quantity to which the contributions sum.
     path : list of Part, default=()
         The path to the label in a label tree.
     """
@@ -164,10 +164,10 @@ class Explained:
 def feature_parts(
     features: NDArray[Any], contributions: NDArray[Any], names: Any, more: Iterable[Part] = ()
 ) -> list[Part]:
-    """Return the parts of a score: one `Part` for each feature that changes the score, and then `more`.
+    """Return one `Part` for each feature with a nonzero contribution, and then the parts in `more`.
 
-    `contributions` has the amount of the score for each of the columns `features`. Features with an amount of
-    0 are left out.
+    `features` has the column indices of features, and `contributions` has the contribution of each of these
+    features to the score. Features with the contribution 0 are left out.
     """
     used = np.flatnonzero(contributions)
     pairs = zip(features[used].tolist(), contributions[used].tolist(), strict=True)
@@ -193,7 +193,7 @@ def by_removal(
     names : sequence of str
         Names of the features.
     quantity : str, default="score"
-        Name of the score.
+        Name of the quantity that `score` computes.
 
     Returns
     -------

@@ -75,8 +75,8 @@ _HASH = 2654435769
 class Fold(NamedTuple):
     """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`.
 
-    ``Y`` has only the columns of a sample of the labels. ``labels`` lists these columns. ``X`` and ``X_held``
-    are copies, so a fit may overwrite them.
+    The labels are also sampled: ``Y`` has only the columns that ``labels`` lists. ``X`` and ``X_held`` are
+    copies, so a fit may overwrite them.
     """
 
     X: csr_array | NDArray[Any]
@@ -88,9 +88,9 @@ class Fold(NamedTuple):
     share: float
     """Total weight of the training rows, divided by the total weight of all rows."""
     labels: NDArray[np.intp]
-    """The labels of this `Fold`, as columns of the Y that was passed to `held_out_folds`."""
+    """Column indices of the labels of this `Fold` in the Y that was passed to `held_out_folds`."""
     unknown_held: NDArray[np.bool_] | None
-    """The unknown entries of the held-out rows, or None if there are none."""
+    """Mask of the unknown entries (NaN in Y) of the held-out rows, or None if there are none."""
 
     @property
     def most_unknown(self) -> int:
@@ -99,7 +99,7 @@ class Fold(NamedTuple):
 
     @property
     def _fitted(self) -> NDArray[np.bool_]:
-        """Which labels occur in a training row."""
+        """Mask of the labels that occur in at least one training row."""
         return np.asarray(np.bincount(known_ones(self.Y).indices, minlength=self.Y.shape[1]) > 0)
 
     def mean_loss(
@@ -143,19 +143,20 @@ class Fold(NamedTuple):
     def precisions(self, top: csr_array, costs: LabelCosts | None = None) -> NDArray[np.float64]:
         """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
-        Rows are left out if none of their labels occurs in the training rows of this `Fold`. The length of
-        the result does not depend on `top`. Unknown entries are left out of the rankings.
+        Rows are left out if none of their labels occurs in the training rows of this `Fold`. The same rows
+        are left out for every `top`, so the results for different models have the same length. Unknown
+        entries are left out of the rankings.
 
         Parameters
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
-            Scores of the best labels of each row, as returned by `predict_topk` with ``k = 5 +
-            most_unknown``. At least five of these labels are then known in each row, unless fewer labels of
-            the row are known.
+            Scores of the best labels of each row, as returned by `predict_topk` with
+            ``k = 5 + most_unknown``. After unknown entries are left out, each row still has at least its
+            five best known labels, or all its known labels if there are fewer.
         costs : LabelCosts or None, default=None
             Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
-            prediction of a label counts ``costs.gain``, which is its weight divided by its propensity. None
-            means that every correct prediction counts 1.
+            prediction of a label counts as ``costs.gain``, which is the weight of the label divided by its
+            propensity. None means that every correct prediction counts as 1.
 
         Returns
         -------
@@ -206,14 +207,14 @@ def held_out_folds(
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows, all > 0. None means equal weights.
     for_rankings : bool, default=False
-        Whether the sample is for `Fold.precisions`. If True, each sampled row has at least one sampled label.
-        The sample then has at least 128 labels, or all labels if there are fewer.
+        Whether the sample is for `Fold.precisions`. If True, each sampled row has at least one sampled label,
+        and at least 128 labels are sampled, or all labels if there are fewer.
 
     Returns
     -------
     list of Fold
-        The splits of the sampled rows. The list is empty if the held-out rows of all splits together have
-        fewer than ten positive entries in the sampled columns of Y.
+        The splits of the sampled rows. The list is empty if the sampled labels have fewer than ten
+        positive entries in the held-out rows of all splits together.
 
     Notes
     -----
@@ -260,11 +261,11 @@ def held_out_folds(
 
 
 def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield pairs: the rows of a fit, and the rows that are held out from this fit.
+    """Yield pairs of arrays: the rows of a fit, and the rows that are held out from this fit.
 
-    Each pair holds out another quarter of the rows, but at most 16,384 rows. There are at most four pairs.
-    There are fewer if the first pairs together hold out 512 rows or more. With fewer than four rows, there
-    are no pairs. The rows of a pair are sorted, so that rows which are adjacent in memory stay adjacent.
+    Each pair holds out a different quarter of the rows, but at most 16,384 rows. There are four pairs, or
+    fewer if the first pairs together already hold out at least 512 rows. With fewer than four rows, there are
+    no pairs. Both arrays are sorted, so that rows that are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
     if n_held == 0:
@@ -350,9 +351,9 @@ def best_ranked_strength(
 
     The function first calls `best_strength`. A step of this search is an improvement if it increases the mean
     of the precisions by more than 0.5 %, and by more than the standard error of the increase. After the
-    search, a parabola is fitted to the means at the best strength and at its two neighbors, as a function of
-    the logarithm of the strength. The result is the strength at which the parabola is highest, but it is at
-    most half a step away from the best strength.
+    search, a parabola is fitted to the means at three strengths: the best strength, and the strengths one
+    step below and one step above. The variable of the parabola is the logarithm of the strength. The result
+    is the strength at the maximum of the parabola, but at most half a step away from the best strength.
 
     Parameters
     ----------
@@ -391,8 +392,8 @@ def best_ranked_strength(
 def _rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
     """Return whether the precisions of rows are clearly higher than the best precisions so far.
 
-    Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed its
-    standard error, and 0.5 % of the mean of `best`. If two strengths rank equally well, the mean difference
+    Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed both its
+    standard error and 0.5 % of the mean of `best`. If two strengths rank equally well, the mean difference
     exceeds the standard error by chance in one of six cases.
     """
     gains = precisions - best

@@ -1,4 +1,4 @@
-"""Names of labels: unique strings, one for each column of Y."""
+"""Functions for the names of labels. The names are unique strings, one for each column of Y."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def as_names(names: Any, count: int, argument: str = "label_names") -> NDArray[A
     seen: set[str] = set()
     for at, name in enumerate(given):
         if not isinstance(name, str):
-            raise ValueError(f"`{argument}` must be str, got {shown(name)}")
+            raise ValueError(f"each name in `{argument}` must be a str, got {shown(name)}")
         if name in seen:
             raise ValueError(f"`{argument}` must be unique, got {shown(name)} twice")
         seen.add(name)
@@ -102,8 +102,8 @@ def values_of_column(column: Any, argument: str) -> Any:
     Parameters
     ----------
     column : object
-        An Arrow array, or any other object. An object exports an Arrow array if it has the method
-        ``__arrow_c_array__`` or ``__arrow_c_stream__`` of the Arrow PyCapsule interface.
+        An object that exports an Arrow array, or any other object. Objects that export an Arrow array have
+        the method ``__arrow_c_array__`` or ``__arrow_c_stream__`` of the Arrow PyCapsule interface.
     argument : str
         Name of the argument, for error messages.
 
@@ -179,7 +179,7 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
     if isinstance(label, str):
         if names is None:
             raise ValueError(
-                f"`label` must be an int, since the model has no names of labels, got {shown(label)}"
+                f"`label` must be an int, since the model has no label names, got {shown(label)}"
             )
         found = np.flatnonzero(names == label)
         if not len(found):
@@ -199,8 +199,8 @@ class NamedRows:
     Parameters
     ----------
     names : sequence of str or None, default=None
-        The known names, in the order of the columns. None means that every name that occurs becomes a column.
-        The columns are then sorted by name.
+        The allowed names, in the order of the columns. None means that all names are allowed. Every name that
+        occurs then becomes a column, and the columns are sorted by name.
 
     Examples
     --------
@@ -271,14 +271,16 @@ def rows_of_names(labels: Any) -> Iterable[Any]:
 
 
 def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_array]:
-    """Convert labels to an indicator matrix with names.
+    """Convert labels to an array of their names and an indicator matrix.
 
     Parameters
     ----------
     labels : iterable of iterables of str, data frame, ndarray or sparse matrix
         The names of the labels of each row, or an indicator matrix.
     label_names : sequence of str or None
-        Names of the columns of an indicator matrix. None is allowed for lists of names and for data frames.
+        Names of the labels, in the order of the columns. Required if `labels` is an indicator matrix, unless
+        it is a data frame. For data frames, None means the names of the columns. For lists of names, None
+        means the names that occur, in sorted order.
 
     Returns
     -------

@@ -612,9 +612,9 @@ def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | No
     """Convert a checked parameter ``threshold`` to a number.
 
     A number is returned unchanged. If the parameter is "zero", the function returns the argument `textbook`.
-    The caller passes 0 if scores are log-odds or margins. If scores are probabilities, it passes 1/2, because
-    the log-odds are then 0. If the parameter is "auto", the function returns None, since there is no fixed
-    threshold.
+    `textbook` must be 0 if scores are log-odds or margins, and 1/2 if scores are probabilities. The
+    probability 1/2 corresponds to log-odds of 0. If the parameter is "auto", the function returns None, since
+    there is no fixed threshold.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

@@ -1,4 +1,4 @@
-"""The interface of estimators whose fit can be divided into pieces, so that several machines can share it."""
+"""The interface of estimators whose fit can be divided into pieces, which several machines can share."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Pieces(Protocol):
         ...
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
-        """Use the results of all pieces of a stage, so that units of the next stage can be fitted."""
+        """Prepare the next stage of the fit from `pieces`, the results of all pieces of the current stage."""
 
     def fit(self, first: int, end: int, report: Tell) -> Arrays:
         """Fit the units from `first` to ``end - 1``."""
@@ -95,11 +95,11 @@ class Pieces(Protocol):
 
 
 class Rounds(Protocol):
-    """A fit that consists of rounds. An object has the state after the rounds that were carried out so far.
+    """A fit that consists of rounds. A `Rounds` object has the state of the fit after the rounds so far.
 
-    Each round first computes something on the training rows, such as a gradient. It then takes a step that
-    follows from the result. The computation consists of units, which several processes can share. Each
-    process takes the same step.
+    Each round first computes a result from the training rows, such as a gradient. The round then takes a step
+    that depends on the result, for example a step along the gradient. The computation consists of units,
+    which several processes can share. The step is not shared: each process takes the same step.
     """
 
     @property
@@ -160,7 +160,7 @@ def pieces_of(estimator: Any) -> type[Pieces]:
 
 
 def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
-    """Raise an error if `costs` is given, for an estimator without label weights and propensities.
+    """Raise an error if `costs` is given, because `estimator` has neither label weights nor propensities.
 
     Raises
     ------

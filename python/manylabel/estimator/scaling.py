@@ -1,4 +1,4 @@
-"""Scaled features for the linear classifiers, and weights converted back to the unscaled features."""
+"""Functions that scale features for linear classifiers, and convert weights back to the unscaled features."""
 
 from __future__ import annotations
 
@@ -134,7 +134,8 @@ def scaled_columns(
 def unit_rows(X: NDArray[Any]) -> NDArray[np.float32]:
     """Return a copy of a dense X in C order, with rows of unit length. Rows of zeros stay as they are.
 
-    The lengths are computed in double precision, and in the same order for any memory order of X.
+    The lengths are computed in double precision. The order of the additions does not depend on the memory
+    order of X.
     """
     out = np.empty(X.shape, dtype=np.float32)
     for first in range(0, len(X), _ROWS):
@@ -148,7 +149,7 @@ def unit_rows(X: NDArray[Any]) -> NDArray[np.float32]:
 
 
 class ScaledFeatures:
-    """Features scaled for a linear classifier. A dense X has exactly the same values as a sparse X.
+    """Features scaled for a linear classifier. A dense X and a sparse X give exactly the same scaled values.
 
     Parameters
     ----------
@@ -168,10 +169,10 @@ class ScaledFeatures:
     Attributes
     ----------
     X : csr_array or ndarray, of shape (n_samples, n_features)
-        The features. If columns are scaled, each column is divided by its standard deviation and by the
-        square root of the number of columns that are not constant. With `center`, columns in which most
-        values are nonzero are also centered. The dtype is then float32. If columns are not scaled, this
-        attribute is the given X, and the Rust core scales rows later if needed.
+        The features. If columns are scaled, the dtype is float32. Each column is then divided by its standard
+        deviation and by the square root of the number of columns that are not constant. With `center`,
+        columns in which most values are nonzero are also centered. If columns are not scaled, this attribute
+        is the given X, and the Rust core scales rows later if needed.
     by_row : bool
         Whether the Rust core must scale rows to unit length.
 
@@ -208,7 +209,7 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array | NDArray[Any], *, overwrite: bool = False) -> csr_array:
-        """Return the given rows of the attribute `X` as sparse rows. They are already scaled.
+        """Convert rows of the attribute `X`, which are already scaled, to a CSR array.
 
         `overwrite` has no effect; see `ScaledTable.rows`.
         """
@@ -216,7 +217,7 @@ class ScaledFeatures:
 
     @property
     def columns(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Shift and scale of each column, or None without scaling.
+        """The shift and the scale of each column, or None if columns are not scaled.
 
         Each value x of a column becomes ``(x - shift) * scale``.
         """
@@ -368,12 +369,12 @@ def core_table(X: NDArray[Any]) -> NDArray[Any]:
 
 
 def core_features(X: csr_array | NDArray[Any]) -> csr_array | NDArray[Any]:
-    """Return a sparse or dense X for fits in the Rust core; see `core_table`."""
+    """Return X in the form that the fit functions of the Rust core take; see `core_table`."""
     return core_table(X) if isinstance(X, np.ndarray) else X
 
 
 def scorer_features(X: csr_array | NDArray[Any]) -> csr_array | NDArray[Any]:
-    """Return a sparse or dense X for the scorers of the Rust core.
+    """Return X in the form that the scorers of the Rust core take.
 
     A dense X is copied if it is not in C order, or if its dtype is float16.
     """
@@ -437,9 +438,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        The part that comes from the column means. With the returned `factors`, ``X @ factors - shift``
-        equals the scaled columns of X times the `factors` that were passed. Columns that are not centered
-        do not contribute to `shift`.
+        Shift that corresponds to the column means. If X has only the columns in `features`,
+        ``X @ factors - shift`` with the returned `factors` equals ``X_scaled @ factors`` with the passed
+        `factors`. Here, X_scaled is X with scaled columns. Columns that are not centered do not contribute
+        to `shift`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

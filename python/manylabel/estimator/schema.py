@@ -6,10 +6,13 @@ predictions.
 
 A *size* is a count, such as the number of rows or the number of labels. Each size has a name, such as
 ``n_labels``. The first attribute that uses the name of a size sets this size. All later attributes that use
-the same name must agree with this size. In a damaged file, a size that is stored as a number could be much
-too large. Predictions allocate memory for each label. Every schema therefore has an array with one element
-per label, and the length of this array must equal the number of labels. Predictions allocate no memory for
-each feature, so the number of features may be larger than the length of any array in the file.
+the same name must agree with this size.
+
+In a damaged file, a size that is stored as a number could be much too large. Predictions allocate memory per
+label, so a number of labels that is too large could exhaust the memory. Every schema therefore has an array
+with one element per label, and the length of this array must equal the number of labels. Predictions do not
+allocate memory per feature. The number of features may therefore be larger than the length of any array in
+the file.
 """
 
 from __future__ import annotations
@@ -70,8 +73,8 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            The names and values of counts, such as ``n_features``, that were found in attributes checked
-            earlier. `value` must agree with these counts. Counts that are first found in `value` are added.
+            The names and values of the sizes, such as ``n_features``, that were found in attributes checked
+            earlier. `value` must agree with these sizes. Sizes that are first found in `value` are added.
 
         Raises
         ------
@@ -239,7 +242,7 @@ class SparseMatrix(Attribute):
         Format of the matrix.
     shape : tuple of two str
         Names for the number of rows and the number of columns, such as ``("n_labels", "n_features")``.
-        Attributes that use the same name must agree.
+        A name must stand for the same number in all attributes that use it.
     dtypes : str
         Allowed dtypes of the values, written as in `Array`.
     """
@@ -265,7 +268,7 @@ class Weights(Attribute):
     ----------
     shape : tuple of two str
         Names for the number of rows and the number of columns, such as ``("n_labels", "n_features")``.
-        Attributes that use the same name must agree.
+        A name must stand for the same number in all attributes that use it.
     """
 
     def __init__(self, shape: tuple[str, str]) -> None:

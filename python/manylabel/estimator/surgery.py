@@ -1,6 +1,7 @@
-"""Changes of the labels of a fitted model: rename, drop, merge, add and refit labels.
+"""A base class with methods that rename, drop, merge, add and refit labels of a fitted model.
 
-A change touches only the labels that it names. The scores of all other labels stay exactly the same.
+Each method changes only the labels that are passed to it. The scores of all other labels stay exactly the
+same.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class EditableLabels(MultiLabelClassifier):
     ) -> int:
         """Fit new labels, and append them. Return the number of labels whose fit did not converge.
 
-        `start` has one label of the model for each new label. The solver may begin with their weights.
+        `start` has the column index of an old label for each new label. The solver may start from the
+        weights of these old labels.
         """
         raise NotImplementedError
 
@@ -75,7 +77,7 @@ class EditableLabels(MultiLabelClassifier):
         ----------
         names : mapping, or sequence of str of length n_labels
             A mapping from labels to their new names. A label is given by its column index in Y or by its old
-            name. If the model has no names of labels, pass a sequence with the names of all labels.
+            name. If the model has no label names, pass a sequence with the names of all labels.
 
         Returns
         -------
@@ -171,8 +173,8 @@ class EditableLabels(MultiLabelClassifier):
             the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels. The
             classifiers need such rows as negative examples.
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
-            0/1 indicator matrix of the new labels only, with at least one label. NaN marks unknown entries. A
-            1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
+            0/1 indicator matrix of the new labels only, with at least one column. NaN marks unknown entries.
+            A 1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
         label_weight : array-like of shape (n_new,), default=None
             Weights of the new labels, as in `fit`.
         propensities : array-like of shape (n_new,), default=None
@@ -248,11 +250,11 @@ class EditableLabels(MultiLabelClassifier):
 
         Notes
         -----
-        For label trees, `warm_start` has no effect. For `DiSMECClassifier`, it has an effect on all labels in
-        three cases: if X is dense, if `solver` is "exact", and if `loss` is "logistic". In all other cases,
-        it has an effect only on labels that occur in at least 1 % of the rows. The rarer labels are fitted by
-        dual coordinate descent. Dual coordinate descent starts from dual variables, and a model does not
-        contain them. For these labels, `warm_start` does not change the weights.
+        For label trees, `warm_start` has no effect. For `DiSMECClassifier`, it has an effect on all labels if
+        X is dense, if `solver` is "exact", or if `loss` is "logistic". Otherwise, it has an effect only on
+        labels that occur in at least 1 % of the rows. Rarer labels are fitted by dual coordinate descent,
+        which starts from dual variables. A model does not contain dual variables. The weights of rarer labels
+        are therefore the same with and without `warm_start`.
 
         Examples
         --------
@@ -327,7 +329,7 @@ class EditableLabels(MultiLabelClassifier):
         self._replace(places[:1], X, union_of(Y), sample_weight, progress)
         if name is not None:
             if not hasattr(self, "label_names_"):
-                raise ValueError("`name` must be None, since the model has no names of labels")
+                raise ValueError("`name` must be None, since the model has no label names")
             names = self.label_names_.copy()
             names[places[0]] = name
             self.label_names_ = names
@@ -421,7 +423,7 @@ class EditableLabels(MultiLabelClassifier):
         return X, Y, sample_weight
 
     def _numbers(self, labels: Labels) -> list[int]:
-        """Return the numbers of labels. Raise an error if a label is unknown or occurs twice."""
+        """Return the column indices of labels. Raise an error if a label is unknown or occurs twice."""
         given = [labels] if isinstance(labels, int | np.integer | str) else list(labels)
         numbers = [check_label(self, label, self._n_labels) for label in given]
         if not numbers:
@@ -447,5 +449,5 @@ class EditableLabels(MultiLabelClassifier):
 
 
 def union_of(Y: csr_array) -> csr_array:
-    """Return an indicator matrix of one column, which is 1 in the rows that have any label of Y."""
+    """Return an indicator matrix with one column. It is 1 in the rows that have at least one label of Y."""
     return check_labels((np.diff(Y.indptr) > 0)[:, None])

@@ -229,7 +229,10 @@ def check_labels(Y: Any, name: str = "Y", *, unknown: bool = False) -> csr_array
 
 
 def _labels(Y: Any, name: str, *, nan: bool, allowed: str) -> csr_array:
-    """Check Y as `check_labels` does. NaN passes if `nan` is True. `allowed` lists the values in errors."""
+    """Check Y as `check_labels` does. NaN is allowed if `nan` is True.
+
+    `allowed` is the text that lists the allowed values in an error message.
+    """
     expected = f"{name} must be a 2-D indicator matrix (n_samples, n_labels) of 0 and 1"
     hint = "sklearn.preprocessing.MultiLabelBinarizer converts lists of labels to an indicator matrix"
     if not hasattr(Y, "ndim"):
@@ -278,7 +281,7 @@ def _labels(Y: Any, name: str, *, nan: bool, allowed: str) -> csr_array:
 
 
 def known_ones(Y: csr_array) -> csr_array:
-    """Return a canonical Y without its unknown entries. If it has none, Y itself is returned."""
+    """Return a canonical Y without its unknown entries, or Y itself if all entries are known."""
     return _entries(Y, ~np.isnan(Y.data))
 
 
@@ -292,7 +295,7 @@ def unknown_entries(Y: csr_array) -> csr_array | None:
 
 
 def _entries(Y: csr_array, chosen: NDArray[np.bool_]) -> csr_array:
-    """Return some of the stored entries of Y, with the value 1."""
+    """Return the stored entries of Y that the mask `chosen` selects, with the value 1."""
     if chosen.all() and not np.isnan(Y.data).any():
         return Y
     ends = np.concatenate([[0], np.cumsum(chosen)])[Y.indptr].astype(Y.indptr.dtype)
@@ -503,10 +506,9 @@ class _Numbered(Sequence[str]):
 def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: Any) -> Sequence[str]:
     """Return the names of all features if `kind` is "feature", and of all labels if `kind` is "label".
 
-    If `names` is not None, its length is checked and `names` is returned. If `names` is None, the names of
-    the features are in the attribute ``feature_names_in_`` of `estimator`, and the names of the labels are in
-    ``label_names_``. If `estimator` does not have the attribute, the names are numbered from 0, such as
-    "label 3".
+    If `names` is not None, its length is checked and `names` is returned. If `names` is None, the names come
+    from an attribute of `estimator`: ``feature_names_in_`` for features, and ``label_names_`` for labels. If
+    `estimator` does not have the attribute, the names are numbered from 0, such as "label 3".
     """
     if names is None:
         known = getattr(estimator, "feature_names_in_" if kind == "feature" else "label_names_", None)

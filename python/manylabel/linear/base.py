@@ -21,7 +21,7 @@ class LinearClassifier(MultiLabelClassifier):
     """Base class of classifiers that compute scores as linear functions of the features.
 
     Each subclass sets the fitted attributes ``intercept_``, ``threshold_`` and ``normalize_``. A label that
-    is never predicted has the intercept -inf.
+    occurs in no training row has the intercept -inf, so that it is never predicted.
 
     Parameters
     ----------

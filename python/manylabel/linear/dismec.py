@@ -68,7 +68,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
-        strongly. "auto" chooses the value by a search that measures each value on held-out rows (see Notes).
+        strongly. "auto" chooses the value by a search that evaluates each value on held-out rows (see Notes).
         Most publications use ``C=1``.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of a row for a label. With "logistic", each label is fitted by an L2-regularized logistic
@@ -153,34 +153,35 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     have been held out. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
     improvement. C stays between 0.001 and 100. There are two kinds of search:
 
-    - C is chosen by the rankings of the held-out rows if enough labels occur in the training rows: more than
-      five labels if `normalize` scales rows, and more than 32 labels otherwise. The sample then has at least
-      128 labels instead of 32, and each sampled row has at least one of the sampled labels. The search
-      starts at ``C=0.3`` (at ``C=3`` with the logistic loss), or at ``C=1`` if rows are not scaled. A step is
-      an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.5 %, and by more
-      than the standard error of this increase. After the search, a parabola is fitted to the mean precisions
-      at the best value of C and at the next smaller and the next larger value. C becomes the value at which
-      the parabola is highest. In this last change, C changes by at most the factor ``10**0.25``, half a step
-      of the search.
-    - Otherwise C is chosen by the loss on the held-out rows. The search starts at ``C=1``. A step is an
-      improvement if it lowers the loss by more than 2 %.
+    - The first kind chooses C by the label rankings of the held-out rows. It is used if more than five labels
+      occur in the training rows (more than 32 labels if `normalize` does not scale rows). The sample then has
+      at least 128 labels instead of 32, and each sampled row has at least one of the sampled labels. The
+      search starts at ``C=0.3`` (at ``C=3`` with the logistic loss), or at ``C=1`` if rows are not scaled. A
+      step is an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.5 %, and
+      by more than the standard error of this increase. After the search, a parabola is fitted to the mean
+      precisions at the best value of C and at the next smaller and the next larger value. C becomes the value
+      at which the parabola is highest. This value differs from the best value of the search by at most a
+      factor of ``10**0.25``, which is half a step of the search.
+    - The second kind chooses C by the loss on the held-out rows. It is used in all other cases. The search
+      starts at ``C=1``. A step is an improvement if it lowers the loss by more than 2 %.
 
     If the held-out rows have fewer than ten positive entries for the sampled labels, C is 1. On small data
     sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets,
     where a fit takes minutes, the search takes a few percent of the fit time.
 
-    With the squared hinge loss, a dense X is used as it is, with dtype float16, float32 or float64 and in any
-    memory order. It may be memory-mapped from a ``.npy`` file. The fit reads X in blocks of rows, and
-    computes matrix products for up to 64 labels at once. In addition to X and the weights, the fit usually
-    takes about a fifth of the memory that X would take in float32, and at most about half of this memory. For
-    a small X, the fit takes up to 100 MB. For a dense X, the solver "fast" minimizes the objective of every
-    label over all rows, as "exact" does. Only the stopping rule for rare labels differs from "exact". For
-    rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare label
-    also stops after a step that lowers the objective by at most ``tol / 2`` times the lowest loss of a model
-    that gives all rows the same score. The weights can therefore differ slightly from the weights for a
-    sparse X with the same values. With the logistic loss, the fit copies a dense X by row and by column. Each
-    copy takes 4 bytes per value, or 8 bytes per nonzero value if some values are 0. If columns are scaled, a
-    scaled copy of X takes 4 additional bytes per value.
+    With the squared hinge loss, the fit reads a dense X in place and does not copy it. This holds for the
+    dtypes float16, float32 and float64 and for any memory order. X may be memory-mapped from a ``.npy`` file.
+    The fit reads X in blocks of rows, and computes matrix products for up to 64 labels at once. In addition
+    to X and the weights, the fit usually takes about a fifth of the memory that X would take in float32, and
+    at most about half of this memory. For a small X, the fit takes up to 100 MB. For a dense X, the solver
+    "fast" minimizes the objective of every label over all rows, as "exact" does. Only the stopping rule for
+    rare labels differs from "exact". For rare labels, the tolerance of the gradient is ten times as large as
+    with "exact". Let L be the lowest loss of a model that ignores X and gives all rows the same score. The
+    fit of a rare label also stops after a step that lowers the objective by at most ``tol * L / 2``. The
+    weights can therefore differ slightly from the weights for a sparse X with the same values. With the
+    logistic loss, the fit makes two copies of a dense X, one by row and one by column. Each copy takes 4
+    bytes per value, or 8 bytes per nonzero value if some values are 0. If columns are scaled, a scaled copy
+    of X takes 4 additional bytes per value.
 
     The following paragraphs are about a sparse X.
 
@@ -272,14 +273,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
-            a label is the probability that Y has the label for a row in which it is true.
+            a label is the probability that Y has the label for a row for which the label is true.
             `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
             the label is multiplied by ``2/p - 1``, where p is the propensity of the label. With this factor,
-            the loss is a convex upper bound of an unbiased estimate of the loss for a Y that lacks no labels
-            [1]_. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the precisions at
-            1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a
-            correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the label in
-            `label_weight`. None means that Y is complete.
+            the loss is a convex upper bound of an unbiased estimate of the loss for a complete Y [1]_. Rare
+            labels then get higher scores. With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5
+            on held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a correctly predicted
+            label counts ``w/p`` instead of 1, where w is the weight of the label in `label_weight`. None
+            means that Y is complete.
 
         References
         ----------
@@ -357,7 +358,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             self._warn_of_unfinished(stacklevel=4)
 
     def _warn_of_unfinished(self, stacklevel: int) -> None:
-        """Warn the caller of the public function if labels did not converge."""
+        """Warn if labels did not converge. The warning points to the caller of the public function."""
         n_labels = len(self.n_iter_)
         unfinished = int(np.count_nonzero(self.n_iter_ >= self.max_iter))
         if unfinished:

@@ -37,8 +37,8 @@ class LEMLClassifier(LinearClassifier):
     `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries
     y_ij of Y, and l is the loss of an entry. Here, ``x_i.W h_j`` is the dot product of row x_i of X and the
     vector ``W h_j``. W has one row per feature, and H has one row h_j per label. Both matrices have at most
-    `rank` columns. |W| and |H| are Frobenius norms. `fit` updates W and H in turns: each turn updates W first
-    and then H. No turn increases the objective [1]_.
+    `rank` columns. |W| and |H| are Frobenius norms. `fit` updates W and H alternately. A turn is one update
+    of W followed by one update of H. No turn increases the objective [1]_.
 
     Parameters
     ----------
@@ -119,16 +119,17 @@ class LEMLClassifier(LinearClassifier):
 
     With ``alpha="auto"``, a quarter of the rows is held out, but at most 2,000 rows. With more than 30,000
     labels, fewer rows are held out. With few rows, up to four different parts of the rows are held out one
-    after the other. If the fit uses Newton's method, only one part is held out. The remaining rows are fitted
-    with values of alpha that differ by factors of 3. The first value is ``3 * s * w``. Here s is the root
-    mean square of the Euclidean lengths of the rows, after the scaling by the parameter `normalize`, and w is
-    the mean of the sample weights times the mean of the label weights. The search continues in the direction
-    in which the loss on the held-out rows falls. The fit with the first value takes four turns. The fit with
-    each further value continues from the factors of the previous fit and takes two turns. A parabola through
-    the lowest loss and the two neighboring losses approximates the loss near its minimum. There are two
-    values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses the smaller of these two
-    values, because a smaller alpha gives better rankings. `fit` stores this value as `alpha_` and then fits
-    all rows. `alpha_` grows with s, with the sample weights and with the label weights.
+    after the other. If the fit uses Newton's method, only one part is held out. The model is fitted to the
+    remaining rows with several values of alpha, which differ by factors of 3. The first value is
+    ``3 * s * w``. Here s is the root mean square of the Euclidean lengths of the rows, after the scaling by
+    the parameter `normalize`, and w is the mean of the sample weights times the mean of the label weights.
+    The search continues in the direction in which the loss on the held-out rows falls. The fit with the first
+    value takes four turns. The fit with each further value continues from the factors of the previous fit and
+    takes two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss
+    near its minimum. There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit`
+    uses the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this
+    value as `alpha_` and then fits the model to all rows. `alpha_` grows with s, with the sample weights and
+    with the label weights.
 
     With ``threshold="auto"``, a tenth of the rows is held out after the last turn, but at most 2,000 rows.
     With fewer than 500 rows, up to a quarter of them is held out. With few rows, up to three different parts
@@ -146,12 +147,13 @@ class LEMLClassifier(LinearClassifier):
     The scores are computed in blocks and not stored. With tens of thousands of labels, such a fit takes
     hours.
 
-    A dense X is used as it is, with dtype float16, float32 or float64 and in any memory order, and can be
-    memory-mapped. The fit makes no copy of X. It reads blocks of rows and computes matrix products. If X has
-    at most twice as many columns as rows, the ridge regressions use the matrix of the scalar products of all
-    pairs of columns, so that the steps of conjugate gradients do not read X. This matrix takes up to 64 MB,
-    or up to 0.3 times the memory of X in float32. If it would take more memory, the fit does without it. The
-    objective is the same as for a sparse X with the same values, but products are rounded differently.
+    The fit reads a dense X in place and does not copy it. This holds for the dtypes float16, float32 and
+    float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and computes
+    matrix products. If X has at most twice as many columns as rows, the ridge regressions use the Gram matrix
+    of the columns. The conjugate gradient steps then do not read X. The Gram matrix may take 64 MB or 0.3
+    times the memory of X in float32, whichever is larger. If it would take more memory, the ridge regressions
+    do not use it. The objective is the same as for a sparse X with the same values, but products are rounded
+    differently.
 
     For a sparse X, the fit takes 14 bytes of memory per stored value. For any X, it takes 4 r bytes per row
     (12 r bytes with Newton's method) and ``22 r (n_features + n_labels)`` bytes. If the threshold is learned,

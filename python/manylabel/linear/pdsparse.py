@@ -123,9 +123,9 @@ class PDSparseClassifier(SparseLinearClassifier):
     label is in the active set of the row. `early_stopping` doubles the memory of the weights and the active
     sets.
 
-    If more than half of the values of a dense X are nonzero, the fit reads X as it is. X may then be of dtype
-    float16, float32 or float64, in any memory order, and memory-mapped. Any other dense X becomes sparse
-    first.
+    If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
+    then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. Any other
+    dense X is first converted to a sparse matrix.
 
     The loss compares the scores of the labels that a row has with the scores of the labels that it does not
     have. The fitted weights therefore determine a ranking, but the sign of a score has no meaning. In

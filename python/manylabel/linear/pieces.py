@@ -35,7 +35,10 @@ __all__ = ["DiSMECPieces", "prepared_for"]
 
 
 def prepared_for(X: csr_array | NDArray[Any], Y: csr_array, params: dict[str, Any], report: Tell) -> Any:
-    """Return the prepared rows of X that are stored on disk, or None if the fit copies X in memory."""
+    """Return the prepared rows of X that are stored on disk, or None if the fit copies X in memory.
+
+    The docstring of `manylabel.linear.prepared` describes the prepared rows.
+    """
     return prepared_rows(
         X,
         normalize=params["normalize"],
@@ -46,7 +49,7 @@ def prepared_for(X: csr_array | NDArray[Any], Y: csr_array, params: dict[str, An
 
 
 class DiSMECPieces:
-    """The training set of a fit, and methods that fit ranges of units to it; see `Pieces`."""
+    """Training set of a fit of `DiSMECClassifier`, with methods that fit ranges of units; see `Pieces`."""
 
     most_units = 32  # panels of a sparse X
     has_end = False
@@ -155,7 +158,7 @@ class DiSMECPieces:
 
 
 def _sparse_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> csc_array:
-    """Return the weights of all labels. Labels that occur in no training row have no weights."""
+    """Return the weights of all labels. Labels that occur in no training row have no stored weights."""
     n_labels, n_features = shape
     labels = np.concatenate([piece["labels"] for piece in pieces])
     rows: list[Any] = [

@@ -1,10 +1,10 @@
-"""Rows of X that are prepared for the fit of `DiSMECClassifier` and stored on disk.
+"""Rows of X that are prepared for the fit of `DiSMECClassifier`, in memory or on disk.
 
 The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
-the copy has a column of ones for the intercept. If some labels are frequent, the fit also uses the transpose
-of the copy. If X is memory-mapped from a folder that `convert` wrote, X and the copies may be larger than
-memory. In this case only, the first fit writes the copies to this folder, and all fits memory-map them. If X
-is in memory, the copies are in memory too.
+the copy has a column of ones for the intercept. The copy has no columns that are zero in every row. If some
+labels are frequent, the fit also uses the transpose of the copy. If X is memory-mapped from a folder that
+`manylabel.datasets.convert` wrote, the first fit writes the copies to this folder, and all fits memory-map
+them. X and the copies may then be larger than memory. For any other X, the copies are in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ _RARE = 100
 
 
 def has_frequent_labels(Y: csr_array, solver: str) -> bool:
-    """Return whether the fit needs the transpose of X: if a label is frequent, or with the solver "exact"."""
+    """Return whether the fit needs the transpose of X.
+
+    The fit needs the transpose if at least one label is frequent, or if `solver` is "exact". A label is
+    frequent if at least 1 % of its known entries are positive.
+    """
     n_positive = np.bincount(known_ones(Y).indices, minlength=Y.shape[1])
     unknown = unknown_entries(Y)
     n_known: Any = Y.shape[0]
@@ -107,8 +111,9 @@ def prepared_rows(
 def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepared | None:
     """Memory-map prepared rows of X that have the same column indices as X.
 
-    The prepared rows have no column of ones, and their transpose is not made. The arguments and the result
-    are the same as in `prepared_rows`.
+    `prepared_rows` leaves out the columns of X that are zero in every row, and renumbers the other columns.
+    This function keeps the column indices of X. The result has no column of ones and no transpose. The
+    arguments and the result otherwise have the same meaning as in `prepared_rows`.
     """
     prepared = prepared_rows(X, normalize=normalize, ones=False, by_column=False, job=job)
     if prepared is None or len(prepared[2]) == X.shape[1]:

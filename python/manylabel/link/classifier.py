@@ -47,12 +47,15 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. For
     each row of X, the embedding predicts a vector p of k numbers. This vector summarizes the labels of the
     row. The second part, called the link, takes p and computes one number for each label:
-    ``cos((p, 1) R + b) V + v``. With the logistic loss and the softmax loss, these numbers are logits. With
-    the squared loss, they are least-squares predictions of the entries of Y, which are 0 or 1. The score of a
-    label is its number minus a threshold, and with the squared loss also minus 1/2 (see `threshold`). In the
-    formula, (p, 1) is the vector p with a 1 appended. R contains random frequencies, and b contains random
-    phases. V contains the fitted weights, and v contains the fitted intercepts of the labels. The cosines are
-    random features of a kernel, so the link approximates a kernel machine on p [1]_.
+    ``cos((p, 1) R + b) V + v``. In this formula, (p, 1) is the vector p with a 1 appended. R contains random
+    frequencies, and b contains random phases. V contains the fitted weights, and v contains the fitted
+    intercepts of the labels. The cosines are random features of a kernel, so the link approximates a kernel
+    machine on p [1]_.
+
+    With the logistic loss and the softmax loss, the numbers that the link computes are logits. With the
+    squared loss, they are least-squares predictions of the entries of Y, which are 0 or 1. To get the score
+    of a label, a threshold is subtracted from the number of the label. With the squared loss, 1/2 is also
+    subtracted (see `threshold`).
 
     Parameters
     ----------
@@ -63,12 +66,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         the labels. With a float, k is at most 300. If there are more than 1024 labels, k is 300 for every
         float.
     kernel : str, default="gaussian"
-        Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy". The
-        distribution of the random frequencies depends on the kernel. The tails of this distribution are
-        lightest with "gaussian", heavier with "matern-5" and "matern-3", and heaviest with "cauchy".
-        "quasi-gaussian", "quasi-matern-3" and "quasi-matern-5" approximate the same kernels, but draw the
-        frequencies by Latin hypercube sampling. "linear" uses no cosines: the scores are linear functions of
-        p.
+        Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy".
+        "matern-3" and "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. The distribution of the
+        random frequencies depends on the kernel. The tails of this distribution are lightest with "gaussian",
+        heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian", "quasi-matern-3"
+        and "quasi-matern-5" approximate the same kernels, but draw the frequencies by Latin hypercube
+        sampling. "linear" uses no cosines: the scores are linear functions of p.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
         most 2000. This parameter is ignored with ``kernel="linear"``.
@@ -77,9 +80,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
         median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. With more than
-        1,000 rows, the median is computed for 1,000 random rows. "auto" compares 1/4 and 1/2, and also 1 if
-        1/4 is not better than 1/2. It chooses the value with the lowest leave-one-out error of least squares
-        (see Notes). This parameter is ignored with ``kernel="linear"``.
+        1,000 rows, the median is computed for 1,000 random rows. "auto" compares the values 1/4 and 1/2. If
+        1/4 is not better than 1/2, it also tries 1. "auto" chooses the value for which a least-squares fit
+        has the lowest leave-one-out error (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -194,7 +197,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
         Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in `fit` and `loss` is
         "softmax", the array contains the sorted distinct classes of y, and n_labels is the number of classes.
-        If y was 1-D and `loss` is not "softmax", the array is 0 and 1, and n_labels is 1.
+        If y was 1-D and `loss` is not "softmax", the array contains 0 and 1, and n_labels is 1.
     one_dimensional_ : bool
         Whether y was 1-D in `fit`. If y was 1-D, predictions are also 1-D.
 
@@ -239,18 +242,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
     of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, the embedding is
-    fitted to a dense copy of X, which takes 8 bytes per value, unless X is a dense array of float64 and its
-    columns are not scaled. Predictions compute the random features of a few rows at a time,
-    and do not store the random features of all rows.
+    fitted to a dense array of float64. X itself is used if it is such an array and its columns are not
+    scaled. Otherwise, a copy of X takes 8 bytes per value. Predictions compute the random features of a few
+    rows at a time, and do not store the random features of all rows.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
     to leave-one-out predictions. The last step of the embedding is a regression that computes the weights of
-    the linear predictions. For the leave-one-out prediction of a row, this regression is fitted without the
-    row. All leave-one-out predictions are computed from a single fit and the leverages of the rows. The
-    leverage of a row measures how much the labels of the row change the predictions for the same row. The
-    Notes of `Rembrandt` describe the computation of the leverages, the choice of the ridge penalty, and the
-    time for these computations.
+    the linear predictions. The leave-one-out prediction of a row is the prediction of this regression when it
+    is fitted without the row. No second fit is needed: all leave-one-out predictions are computed from a
+    single fit to all rows and the leverages of the rows. The leverage of a row measures how much the labels
+    of the row change the predictions for the same row. The Notes of `Rembrandt` describe the computation of
+    the leverages, the choice of the ridge penalty, and the time for these computations.
 
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because a single ridge penalty does not suit features of
@@ -275,9 +278,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
     The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
     tenth of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one
-    after the other. This ends when 500 rows or all rows have been held out, or when the held-out rows have
-    500 positive entries for the sampled labels. If all held-out rows together have fewer than ten such
-    entries, the threshold is 0.
+    after the other. No further rows are held out once 500 rows or all rows have been held out, or once the
+    held-out rows have 500 positive entries for the sampled labels. If all held-out rows together have fewer
+    than ten such entries, the threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the

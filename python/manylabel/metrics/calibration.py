@@ -1,14 +1,13 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
 Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
-predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, the pairs of a row
-and a label are sorted by probability and divided into bins. The numbers of pairs in any two bins differ by at
+predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, all (row, label)
+pairs are sorted by probability and divided into bins. The numbers of pairs in any two bins differ by at
 most 1. In each bin, the mean probability is compared with the fraction of true labels. The calibration error
 is the mean of the absolute differences over all bins.
 
-The labels with a stored entry in a row of sparse probabilities are called the candidates of the row. Sparse
-probabilities are, for example, the result of ``predict_proba_topk``. In dense probabilities, all labels are
-candidates.
+If probabilities are sparse, such as the result of ``predict_proba_topk``, the candidates of a row are the
+labels with a stored entry in this row. If probabilities are dense, all labels are candidates.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class Reliability(NamedTuple):
     frequency: Floats
     """Fraction of true labels of each bin."""
     n_pairs: NDArray[np.int64]
-    """Number of pairs of a row and a candidate in each bin."""
+    """Number of (row, candidate) pairs in each bin."""
 
 
 def calibration_error(
@@ -79,16 +78,16 @@ def calibration_error(
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     n_bins : int, default=15
-        Number of bins, >= 1. The pairs of a row and a label are sorted by probability and divided into bins.
-        The numbers of pairs in any two bins differ by at most 1. If there are fewer pairs than `n_bins`, each
+        Number of bins, >= 1. The (row, label) pairs are sorted by probability and divided into bins. The
+        numbers of pairs in any two bins differ by at most 1. If there are fewer pairs than `n_bins`, each
         pair is a bin.
     average : {"all", "label"}, default="all"
         "all" uses the pairs of all labels together. "label" computes the error of each label, and returns the
         mean over the labels.
     pairs : {"candidates", "all"}, default="candidates"
-        Which pairs of a row and a label are used. "candidates" uses only the stored entries if
-        `probabilities` is sparse. "all" uses all rows and labels. With "all", entries that are not stored
-        have the probability 0. If `probabilities` is dense, both choices use all rows and labels.
+        Which (row, label) pairs are used. If `probabilities` is sparse, "candidates" uses only pairs with a
+        stored entry, and "all" uses all pairs. With "all", entries that are not stored have the
+        probability 0. If `probabilities` is dense, both choices use all pairs.
     above : float, default=0.0
         Pairs with probabilities greater than `above` are used, and other pairs are left out. The value 0 is
         an exception: no pair is left out, not even pairs with the probability 0.
@@ -150,9 +149,10 @@ def calibration_error(
 
 
 def _error(values: Floats, hits: NDArray[np.bool_], others: int, missed: int, n_bins: int) -> float:
-    """Return the calibration error of pairs.
+    """Return the calibration error of (row, label) pairs.
 
-    There are also `others` pairs of probability 0, of which `missed` are true labels.
+    `values` and `hits` have one element per pair. `others` is the number of further pairs, which have the
+    probability 0. `missed` is the number of these further pairs whose label is true.
     """
     n = len(values) + others
     if n == 0:
@@ -173,8 +173,8 @@ def reliability_curve(
 ) -> Reliability:
     """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
 
-    If `probabilities` is sparse, only the pairs of a row and a label with a stored entry are used. If
-    `probabilities` is dense, all pairs of a row and a label are used.
+    If `probabilities` is sparse, only the (row, label) pairs with a stored entry are used. If `probabilities`
+    is dense, all (row, label) pairs are used.
 
     Returns
     -------
@@ -250,9 +250,9 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The mean of ``(p - h)**2`` over the k most probable labels of all rows. Here, p is the probability of
-        a label, and h is 1 for a true label and 0 otherwise. The result is a float if `k` is an int, and NaN
-        if no row has a candidate.
+        The mean of ``(p - h)**2`` over the k most probable labels of each row and over all rows. Here, p is
+        the probability of a label, and h is 1 for a true label and 0 otherwise. The result is a float if `k`
+        is an int. The mean is NaN if no row has a candidate.
 
     Raises
     ------
@@ -278,10 +278,10 @@ def log_loss_at_k(
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The mean loss over the k most probable labels of all rows. The loss of a label with probability p is
-        ``-log p`` if the label is true, and ``-log(1 - p)`` otherwise. Probabilities are clipped to the range
-        from 1.2e-7 to 1 - 1.2e-7, because the logarithm of 0 is not finite. The result is a float if `k` is
-        an int, and NaN if no row has a candidate.
+        The mean loss over the k most probable labels of each row and over all rows. The loss of a label with
+        probability p is ``-log p`` if the label is true, and ``-log(1 - p)`` otherwise. Probabilities are
+        clipped to the range from 1.2e-7 to 1 - 1.2e-7, because the logarithm of 0 is not finite. The result
+        is a float if `k` is an int. The mean is NaN if no row has a candidate.
 
     Examples
     --------
@@ -319,9 +319,10 @@ def _at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int], loss: A
 
 
 def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_array, NDArray[np.int64]]:
-    """Check the arguments, and convert both to CSR arrays. Zeros of dense probabilities are kept.
+    """Check true labels and probabilities, and convert both to CSR arrays without unknown entries.
 
-    Unknown entries are left out of both. The third result is the number of other entries of each label.
+    Zeros of dense probabilities are kept as stored entries. The third result is the number of known entries
+    of each label.
     """
     Y, P = check_pair(Y_true, probabilities, "probabilities")
     if not isinstance(P, csr_array):

@@ -12,10 +12,11 @@ true label of row i (a hit), and 0 otherwise (a miss).
 `psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, n_i)) instead of h_ir
 =================  =====================================================================================
 
-Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. p_ir is
-the propensity of the label j(i, r), which the function `propensities` estimates. The Extreme Classification
-Repository [1]_ uses the same definitions, but reports percentages. The functions of this module return
-fractions.
+Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. In
+`ndcg_at_k`, a row without true labels counts as 0. p_ir is the propensity of the label j(i, r): the
+probability that the label matrix has this label for a row, given that the label applies to the row. The
+function `propensities` estimates propensities. The Extreme Classification Repository [1]_ uses the same
+definitions, but reports percentages. The functions of this module return fractions.
 
 All measures treat ``scores`` in the same way. Only candidate labels are ranked. In dense ``scores``, every
 entry except -inf is a candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored
@@ -25,10 +26,10 @@ the lower column index ranks first.
 
 NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
 unknown entries out of the rankings. A label with an unknown entry in a row is not a candidate in this row, so
-it is neither a hit nor a miss. The labels that rank lower move up by one rank. Suppose that sparse ``scores``
-have only the k best labels of each row. If the entry of one of these labels is unknown, the last rank of the
-row is empty. To avoid empty ranks, call ``predict_topk`` with ``k + u``, where u is the largest number of
-unknown entries in a row.
+it is neither a hit nor a miss. The labels that rank lower move up by one rank. If sparse
+``scores`` have only the k best labels of each row, each unknown entry of these labels leaves an empty rank at
+the end of the row. To avoid empty ranks, call ``predict_topk`` with ``k + u``, where u is the largest number
+of unknown entries in a row.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
@@ -87,8 +88,8 @@ def precision_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 
     Parameters
     ----------
     Y_true : ndarray or sparse matrix of shape (n, c)
-        True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries, for which
-        nobody checked whether the row has the label. They are left out of the rankings.
+        True labels: a 0/1 indicator matrix of any numeric or bool dtype. NaN marks unknown entries, which are
+        left out of the rankings. An entry is unknown if nobody checked whether the row has the label.
     scores : ndarray or sparse matrix of shape (n, c)
         Scores of the labels. Labels with higher scores rank first. In an ndarray, entries of -inf are never
         ranked. In a sparse matrix, only stored entries are ranked.
@@ -152,10 +153,10 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: Sequence[int] = (1, 3, 5)) -> F
 def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)) -> float | Floats:
     """Compute normalized discounted cumulative gain at k (nDCG@k), averaged over the rows.
 
-    In each row, only the k labels with the highest scores are considered. A true label at rank r adds 1 /
-    log2(r + 1) to the gain of the row. The gain of each row is divided by the largest possible gain of this
-    row. This largest gain is reached if each of the first min(k, number of true labels) ranks has a true
-    label.
+    In each row, only the k labels with the highest scores are considered. A true label at rank r adds
+    ``1 / log2(r + 1)`` to the gain of the row. The gain of each row is divided by the largest possible gain
+    of this row. This largest gain is reached if each of the first min(k, number of true labels) ranks has a
+    true label.
 
     Returns
     -------
@@ -177,8 +178,8 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     """Estimate the propensity of each label.
 
     In large data sets, the label matrix is often incomplete: some labels apply to a row but are missing in
-    the matrix. The propensity of a label is the probability that the matrix has the label for a row to which
-    it applies.
+    the matrix. The propensity of a label is the probability that the matrix has the label for a row, given
+    that the label applies to this row.
 
     The propensity of label j is estimated as p_j = 1 / (1 + C (N_j + B)^-A), with C = (log N - 1) (B + 1)^A
     [1]_. N is the number of training rows, and N_j is the number of training rows with label j.
@@ -388,8 +389,8 @@ def hits_of_ranks(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray
     """Return a boolean array that states for each ranked label whether it is a true label.
 
     A pair of a row and a label is encoded as the integer row * c + label, where c is the number of labels.
-    The codes of the pairs in `Y` are sorted. For each ranked label, bisection finds whether the code of its
-    pair is one of the codes in `Y`.
+    The codes of the stored entries of `Y` are in increasing order. For each ranked label, bisection finds
+    whether the code of its pair is one of these codes.
     """
     c = Y.shape[1]
     indptr = Y.indptr[block.start : block.stop + 1]
@@ -467,7 +468,7 @@ def known_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
 
 
 def without(scores: Any, unknown: csr_array) -> Any:
-    """Return a copy of `scores` in which the unknown entries are not candidates."""
+    """Return a copy of `scores` with the score -inf for unknown entries, so that they are not ranked."""
     scores = scores.copy()
     if isinstance(scores, csr_array):
         cells, gone = (

@@ -25,14 +25,14 @@ _NAME = re.compile(r"(P|R|nDCG|PSP|PSnDCG)@([1-9][0-9]{0,8})")
 
 
 class RankingScorer:
-    """Measures the ranking of the k best labels of each row; see `scorer`.
+    """Scorer that measures the ranking of the k best labels of each row; see `scorer`.
 
     Parameters
     ----------
     measure : {"P", "R", "nDCG", "PSP", "PSnDCG"}
         The measure.
     k : int
-        Number of best labels of each row that are measured.
+        Number of labels with the highest scores in each row that the measure uses.
     propensities : ndarray of shape (n_labels,) or None
         Propensities of the labels, for "PSP" and "PSnDCG".
     """
@@ -49,7 +49,7 @@ class RankingScorer:
         return self.measure.startswith("PS") and self.propensities is None
 
     def with_propensities(self, Y: Any) -> RankingScorer:
-        """Return a scorer with propensities computed from Y, or this scorer if it needs none."""
+        """Return a scorer with propensities computed from Y, or this scorer if it needs no propensities."""
         if not self.needs_propensities:
             return self
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))
@@ -98,8 +98,9 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
     propensities : ndarray of shape (n_labels,), default=None
         Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`. If this
         argument is None, `manylabel.model_selection.cross_validate` computes the propensities from the
-        training rows of each fold, and `manylabel.model_selection.search` computes them from all rows. If the
-        scorer is used in any other way, it raises a ValueError, because it has no propensities.
+        training rows of each fold, and `manylabel.model_selection.search` computes them from all rows. If a
+        scorer for "PSP@k" or "PSnDCG@k" is used in any other way, it raises a ValueError, because it has no
+        propensities.
 
     Returns
     -------

@@ -109,7 +109,8 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     n_splits : int, default=5
         Number of folds; >= 2.
     shuffle : bool, default=False
-        Whether to assign the rows of each label in random order. If False, their order in Y is used.
+        Whether the rows with a label are assigned to the folds in random order. If False, they are assigned
+        in their order in Y.
     random_state : int, RandomState instance or None, default=None
         Seed of the random order. This parameter has an effect only if `shuffle` is True.
 
@@ -190,7 +191,7 @@ _IN_ORDER = _InOrder()
 
 
 def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: Any) -> NDArray[np.int64]:
-    """Assign each row to a part.
+    """Assign each row to a part, so that every label has about the same frequency in all parts.
 
     Parameters
     ----------
@@ -253,11 +254,12 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
 def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]) -> None:
     """Move and exchange rows between parts, as long as this brings the parts closer to their shares.
 
-    Iterative stratification never moves a row again, so labels that come last can be uneven. Each step takes
-    the label with the largest deviation, the part with too many of its rows, and the part with too few. It
-    moves a row with the label between these parts, or exchanges two rows, so that the sum of the squared
-    differences between the actual and the wanted numbers of rows falls most. The number of rows of a part
-    counts as the number of rows of a label that every row has.
+    Iterative stratification never moves a row again, so labels that come last can be uneven. A deviation is
+    the difference between the actual and the wanted number of rows with a label in a part. Each step takes
+    the label with the largest deviation, a part with too many rows with this label, and a part with too few
+    of these rows. A row with the label moves from the first part to the second part, and a row without the
+    label may move back. The step chooses the rows for which the sum of squared deviations decreases most. The
+    sum also includes the total number of rows of each part, as if an additional label occurred in all rows.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):
@@ -273,9 +275,9 @@ class _Parts:
     Parameters
     ----------
     Y : csr_array of shape (n_samples, n_labels)
-        Canonical indicator matrix.
+        Indicator matrix, with sorted and unique indices.
     shares : ndarray of shape (n_parts,)
-        Fraction of the rows of each part.
+        Fraction of the rows that each part gets. The sum is 1.
     part : ndarray of shape (n_samples,)
         The part of each row. `exchange` changes this array.
     """
@@ -301,9 +303,10 @@ class _Parts:
         self._stuck = np.zeros(every.shape[1], dtype=bool)
 
     def find(self) -> tuple[int, int, int, int] | None:
-        """Return two parts and the rows that they exchange, or None if no exchange is better.
+        """Return two parts and the two rows that they exchange, or None if no exchange is an improvement.
 
-        The second row is -1 if no row comes back.
+        The first row moves from the first part to the second part. The second row moves in the opposite
+        direction. It is -1 if only the first row moves.
         """
         found = self._find()
         if found is None and self._stuck.any():
@@ -328,10 +331,12 @@ class _Parts:
         return None
 
     def _best_exchange(self, label: int, source: int, target: int) -> tuple[int, int] | None:
-        """Return a row that has a label and leaves its part, and the row that comes back or -1.
+        """Return the best row with `label` to move from `source` to `target`, and the row to move back.
 
-        The result is None if nothing is better. Exchanging rows a and b changes the sum of squares by
-        ``2 (gain_a - gain_b + |a - b|^2)``.
+        The second row does not have the label. It is -1 if only the first row moves. The result is None if no
+        exchange lowers the sum of squared deviations (see `_exchange`). Exchanging rows a and b changes this
+        sum by ``2 (gain_a - gain_b + |a - b|^2)``. Here, `_gain` computes gain_a and gain_b, and
+        ``|a - b|^2`` is the number of labels that only one of the two rows has.
         """
         with_label = self._with(label)
         leaving = with_label[self.part[with_label] == source]
@@ -361,7 +366,7 @@ class _Parts:
         return np.bincount(pairs, minlength=len(a) * len(b)).reshape(len(a), len(b))
 
     def _entries(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the positions in `rows` and the labels of all entries of some rows."""
+        """For each stored entry of `rows`, return the position of its row in `rows` and its label."""
         first, lengths = self.rows.indptr[rows], self._lengths[rows]
         return np.repeat(np.arange(len(rows)), lengths), self.rows.indices[_ranges(first, lengths)]
 
@@ -370,7 +375,7 @@ class _Parts:
         return gain
 
     def exchange(self, source: int, target: int, leaving: int, coming: int) -> None:
-        """Move a row to another part, and a row of this part back unless it is -1."""
+        """Move row `leaving` from `source` to `target`, and row `coming` back unless `coming` is -1."""
         out, back = (self._labels(row) for row in (leaving, coming))
         self.part[leaving] = target
         if coming >= 0:
@@ -404,13 +409,13 @@ class _Parts:
 
 
 def _ranges(first: NDArray[Any], lengths: NDArray[Any]) -> NDArray[Any]:
-    """Return ranges of integers, one after the other, from their first integers and their lengths."""
+    """Concatenate ranges of integers, which are given by their first integers and their lengths."""
     found: NDArray[Any] = np.repeat(first - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
     return found
 
 
 def _first_smallest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
-    """Return the positions of the smallest values, in order. Of equal values, the first comes first."""
+    """Return the positions of the `count` smallest values, sorted by value. Equal values keep their order."""
     if len(values) <= count:
         return np.argsort(values, kind="stable")
     small = np.flatnonzero(values <= np.partition(values, count - 1)[count - 1])
@@ -418,6 +423,6 @@ def _first_smallest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 
 def _neediest(wanted: NDArray[np.float64], room: NDArray[np.float64]) -> int:
-    """Return the part that wants the most rows of a label, and of these the part with the most room."""
+    """Return the part that wants the most rows of a label. A tie goes to the part with the most room."""
     most = wanted >= wanted.max() - _EQUAL
     return int(np.argmax(np.where(most, room, -np.inf)))

@@ -48,7 +48,7 @@ def cross_validate(
     scoring : str, callable, sequence of str or mapping, default=("P@1", "P@3", "P@5")
         The scorers: the name of a scorer (see `scorer`), a sequence of such names, or a function of an
         estimator, X and Y. A mapping is also allowed. Its keys are the names in the result, and each value is
-        the name of a scorer or a function. Propensities of "PSP@k" and "PSnDCG@k" are computed from the
+        a function or the name of a scorer. Propensities of "PSP@k" and "PSnDCG@k" are computed from the
         training rows of each fold.
     cv : int, splitter or iterable, default=5
         The folds. An int is the number of folds, and the test rows of each fold are then consecutive rows. A
@@ -77,10 +77,10 @@ def cross_validate(
 
     Notes
     -----
-    Functions that `scorer` returns can also be passed to scikit-learn's `cross_validate`, which gives the
-    same results if Y is dense. That function refuses a sparse Y, and it does not compute the propensities
-    that "PSP@k" and "PSnDCG@k" need. This function does not make Y dense. In each fold, it computes rankings
-    only once, for the largest k of all scorers.
+    The functions that `scorer` returns can also be passed to scikit-learn's `cross_validate`. The results are
+    the same if Y is dense. However, scikit-learn's function does not accept a sparse Y, and does not compute
+    the propensities that "PSP@k" and "PSnDCG@k" need. The function of this library accepts a sparse Y and
+    does not make Y dense. In each fold, it computes rankings only once, for the largest k of all scorers.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def cross_val_predict(
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
         the columns of the result are in the order of ``params["label_names"]`` if these names are given.
-        Otherwise, they are sorted by name.
+        Otherwise, the columns are sorted by the names of the labels.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
         Name of the estimator's method that computes the predictions.
     k : int, default=5
@@ -219,8 +219,8 @@ def search(
         for `SmoothLinkClassifier`.
     scoring : str or callable, default="P@1"
         The name of a scorer (see `scorer`), or a function of an estimator, X and Y. "PSP@k" and "PSnDCG@k"
-        give rare labels more weight, by propensities (see `metrics.propensities`) that are computed from all
-        rows of Y.
+        give rare labels more weight. The weights depend on the propensities of the labels, which are computed
+        from all rows of Y; see `manylabel.metrics.propensities`.
     n_iter : int or None, default=None
         Number of parameter combinations that are drawn at random and tried. None tries all combinations.
     cv : int, splitter or iterable, default=5
@@ -271,7 +271,7 @@ def search(
 
 
 def _rows(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Return X and Y in forms whose rows can be selected."""
+    """Convert X and Y to types that allow the selection of rows by index."""
     if hasattr(Y, "tocsr"):
         Y = csr_array(Y)
     X, Y = indexable(X, Y)
@@ -295,7 +295,7 @@ def _for_training_rows(measure: Any, Y: Any) -> Any:
 
 
 def _without_names(Y: Any, params: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
-    """Convert lists of names to an indicator matrix, and pass the names to `fit` as `label_names`."""
+    """Convert a Y of label names to an indicator matrix, and add `label_names` to the arguments of `fit`."""
     given = dict(params or {})
     known = given.get("label_names")
     if known is not None:

@@ -30,7 +30,7 @@ _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class DenseScorer:
-    """Scorer that calls a function for the scores of all labels. It has the interface of `_core.Scorer`.
+    """Scorer with the interface of `_core.Scorer` that calls a function to compute the scores of all labels.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class DenseScorer:
         return _arrays(csr_array(vstack(parts, format="csr")))
 
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
-        """Return the scores of pairs of a row and a label.
+        """Return the scores of the given (row, label) pairs.
 
         `pairs` has shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
         the order of these entries.
@@ -83,7 +83,7 @@ class _Answer(Generic[T]):
 
 
 class AskedScorer:
-    """Scorer that calls the methods of the block models. It has the interface of `_core.Scorer`.
+    """Scorer with the interface of `_core.Scorer` that calls the Python methods of the block models.
 
     If rows may be routed to several blocks, the scores of every row are converted to log-odds, and the
     log-odds from all blocks of the row are merged. A row that is routed to only one block also gets log-odds,
@@ -164,7 +164,7 @@ class AskedScorer:
         return self._joined(X, threads, lambda model, X: csr_array(model.predict(X)), np.int64)
 
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
-        """Return the scores of pairs of a row and a label.
+        """Return the scores of the given (row, label) pairs.
 
         `pairs` has shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
         the order of these entries.
@@ -273,7 +273,7 @@ def _given(
     X: csr_array | NDArray[Any],
     pairs: csr_array,
 ) -> NDArray[np.float32]:
-    """Return the scores of given labels. All labels are scored, for a few rows at a time."""
+    """Return the scores of given (row, label) pairs. All labels are scored, for a few rows at a time."""
     scores = np.empty(pairs.nnz, dtype=np.float32)
     for rows in rows_at_once(*pairs.shape):
         wanted = slice(pairs.indptr[rows.start], pairs.indptr[rows.stop])

@@ -1,8 +1,9 @@
 """Base class of the block classifiers, which route rows to blocks and merge the scores of block models.
 
-A block classifier routes every row to one or several blocks. The models of these blocks score the labels of
-the blocks for the row. All other labels get the score -inf. If rows may be routed to several blocks, all
-scores are converted to log-odds before scores of different blocks are merged.
+A block consists of a group of training rows and a set of labels. A block classifier routes every row to one
+or several blocks. For each of these blocks, a model scores the labels of the block. All other labels get the
+score -inf. If rows may be routed to several blocks, all scores are converted to log-odds before scores of
+different blocks are merged.
 
 For models of this library, the Rust core computes the scores of all rows and blocks in one call.
 `AskedScorer` computes the scores of models of other libraries.
@@ -70,10 +71,10 @@ class Block:
 
 
 def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
-    """Return what the scores of a model mean, as the parameters `factor`, `zero` and `least` of `Block`.
+    """Return the parameters `factor`, `zero` and `least` of `Block` for the scores of a model.
 
-    The first two numbers convert scores to log-odds. The last one is the score above which labels are
-    predicted.
+    The first two numbers convert scores to log-odds. The third value is the score above which labels are
+    predicted. It is None if only the label with the highest score is predicted.
     """
     # Log-odds are a linear function of the scores, so the log-odds of two scores determine the function.
     at_zero, at_one = (float(odds) for odds in model._log_odds(np.array([0.0, 1.0])))
@@ -83,7 +84,7 @@ def meaning(model: MultiLabelClassifier) -> tuple[float, float, float | None]:
 
 
 def core_scorer(model: Any) -> _core.Scorer | None:
-    """Return the object of the Rust core that predicts like a model, or None if the core cannot do so."""
+    """Return a scorer of the Rust core with the same predictions as a model, or None if there is none."""
     if not isinstance(model, MultiLabelClassifier):
         return None
     for name in ("decision_function", "predict_topk", "predict"):
@@ -97,9 +98,9 @@ def core_scorer(model: Any) -> _core.Scorer | None:
 class BlockClassifier(MultiLabelClassifier):
     """Base class of classifiers that route each row to blocks, where each block has a separate model.
 
-    A subclass sets the fitted attributes ``row_blocks_``, ``label_blocks_`` and ``estimators_``. It then
-    calls `_finish`, which sets the attributes of the router, ``classes_``, ``sparse_output_`` and
-    ``speedup_``.
+    A subclass sets the fitted attributes ``row_blocks_``, ``label_blocks_`` and ``estimators_``. The subclass
+    then calls `_finish`, which sets ``classes_``, ``sparse_output_``, ``speedup_`` and the attributes of the
+    router: ``router_coef_`` and ``router_intercept_``.
     """
 
     fitted: ClassVar[dict[str, Attribute]] = {
@@ -140,7 +141,7 @@ class BlockClassifier(MultiLabelClassifier):
         return odds
 
     def measure_speedup(self, X: Any) -> tuple[float, float]:
-        """Measure how many times fewer scores a prediction computes because of the blocks.
+        """Measure the factor by which the blocks reduce the number of scores that a prediction computes.
 
         A classifier without blocks computes the scores of all labels for each row. With blocks, a router
         first chooses some of the blocks for a row, and only the labels of these blocks are scored.
@@ -198,7 +199,7 @@ class BlockClassifier(MultiLabelClassifier):
         return super()._explained(x, label, names)
 
     def _model_of_label(self, block: int, label: int) -> tuple[Any, int]:
-        """Return the model that scores a label in a block, and the number of the label in this model."""
+        """Return the model that scores a label in a block, and the column of the label in its scores."""
         places = np.flatnonzero(self.label_blocks_[block] == label)
         return (self.estimators_[block], int(places[0])) if len(places) else (None, -1)
 

@@ -1,4 +1,7 @@
-"""Computation of partitions into blocks, and choice of the number of blocks and the weight `lam`."""
+"""Functions that compute partitions into blocks, and choose the number of blocks and `lam`.
+
+`lam` is the weight of the penalty on large blocks in the objective of `BlockPartitioner`.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Result of a choice of `n_blocks` and `lam`, parameters of `BlockPartitioner`.
+    """Values chosen for the parameters `n_blocks` and `lam` of `BlockPartitioner`.
 
     ``n_blocks`` and ``lam`` are the chosen values. If ``n_blocks`` is None, `BlockPartitioner` searches for
     the number of blocks. ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array
@@ -109,10 +112,10 @@ class Chosen:
 class Setting:
     """Settings for a fit of a block classifier, without the data.
 
-    ``params`` contains all checked parameters of the block classifier. `find_partition` replaces its
-    ``n_blocks`` and ``lam`` by its own arguments. ``router`` contains the parameters of the router, which is
-    the classifier that predicts the block of a row. ``dense`` has two values: whether the user passed X as a
-    dense array, and whether the user passed Y as a dense array.
+    ``params`` contains all checked parameters of the block classifier. `find_partition` ignores the values of
+    ``n_blocks`` and ``lam`` in ``params``, and uses its arguments with the same names. ``router`` contains
+    the parameters of the router, which is the classifier that predicts the block of a row. ``dense`` has two
+    values: whether the user passed X as a dense array, and whether the user passed Y as a dense array.
     """
 
     estimator: Any
@@ -131,9 +134,11 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
     ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
     Let J be the smallest number for which the J most frequent labels together have at least the given
-    fraction of the positive entries. The J-th label captures N_J more entries, and increases the penalty by
-    ``lam * (2 J - 1)``. So the block has the J-th label if `lam` is less than ``N_J / (2 J - 1)``. The result
-    is slightly less. It increases in proportion to the number of rows, because N_J does.
+    fraction of the positive entries. If the block has J labels, the penalty in the objective is
+    ``lam * J^2``. Adding the J-th most frequent label to the block captures N_J more entries, and increases
+    the penalty by ``lam * (2 J - 1)``. So the block has this label if `lam` is less than ``N_J / (2 J - 1)``.
+    The returned value is slightly less than this bound. The value is proportional to the number of rows,
+    because N_J is proportional to the number of rows.
 
     Parameters
     ----------
@@ -236,10 +241,11 @@ def _share_found(
     setting: Setting,
     progress: Callable[[int], object],
 ) -> float:
-    """Return the accuracy of a router, which predicts the block of a row, on held-out rows.
+    """Fit a router to some of the rows, and return its accuracy on the held-out rows.
 
-    The router is fitted to the rows that are not held out. The accuracy is the fraction of the held-out rows
-    for which the router finds the right block. The rows are weighted by `sample_weight`.
+    The router predicts the block of a row. It is fitted to the rows that are not held out. The accuracy is
+    the fraction of the held-out rows for which the router finds the right block. The rows are weighted by
+    `sample_weight`.
     """
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -308,14 +314,15 @@ def choose_lam(
     *,
     or_fewer: bool,
 ) -> Chosen:
-    """Choose `lam`, the weight of the sizes of label sets, by 5-fold cross-validation.
+    """Choose `lam` by 5-fold cross-validation.
 
-    There are a few candidates for `lam`, which depend on Y. In each fold, the partition, the router (which
+    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. There are a
+    few candidates for `lam`, which depend on Y. In each fold, the partition, the router (which
     chooses the blocks of a row) and the models of the blocks are fitted only once, with the smallest
-    candidate. It gives each block the most labels. A larger candidate gives the same blocks of rows, and each
-    block has a subset of these labels. The fitted models therefore give the scores for all candidates.
-    P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum of P@1, P@3 and
-    P@5 over all folds.
+    candidate. With the smallest candidate, each block has the most labels. With a larger candidate, each
+    block has the same rows and a subset of these labels. The fitted models therefore give the scores for all
+    candidates. P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum of
+    P@1, P@3 and P@5 over all folds.
 
     The baseline is a model without blocks: the base estimator, fitted to all training rows and labels of the
     fold. ``mode="speed"`` chooses the largest candidate that satisfies a condition: in every fold, P@1, P@3
@@ -379,10 +386,10 @@ def choose_lam(
     elif mode == "speed":
         lost = (np.array(plain) - precision[best]).max()
         warnings.warn(
-            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: with each of these values, "
-            f"P@1, P@3 or P@5 is more than {100 * allowed:.0f} percentage points lower in at least one fold "
-            "than with the estimator alone, without blocks; the most accurate `lam` is used, with a decrease "
-            f"of up to {100 * lost:.1f} percentage points",
+            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: for each value, in at least "
+            f"one fold, P@1, P@3 or P@5 is more than {100 * allowed:.0f} percentage points lower than that "
+            "of `estimator` without blocks; the fit uses the most accurate `lam`, whose P@k are up to "
+            f"{100 * lost:.1f} percentage points lower",
             UserWarning,
             stacklevel=4,
         )
@@ -455,8 +462,8 @@ def _precisions(
 def _named(scores: NDArray[Any], labels: NDArray[np.int32], k: int) -> NDArray[np.int64]:
     """Return the k labels with the largest scores of each row, in decreasing order of the scores.
 
-    If scores are equal, the label with the smaller number comes first, as in `predict_topk`. Labels with the
-    score -inf are not included. Rows with fewer than k labels are padded with -1.
+    If scores are equal, the label with the lower column index comes first, as in `predict_topk`. Labels with
+    the score -inf are not included. Rows with fewer than k labels are padded with -1.
     """
     k = min(k, scores.shape[1])
     if k == 0:

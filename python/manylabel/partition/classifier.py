@@ -112,8 +112,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to fit the router without the rows that have no labels. The partition starts with blocks that
-        k-means has found. A row without labels keeps its block from k-means, whether or not `drop_unlabeled`
+        Whether to leave rows without labels out of the fit of the router. In the partition, each row starts
+        in a block that k-means finds. A row without labels keeps this block, whether or not `drop_unlabeled`
         is True.
     n_init : int, default=1
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
@@ -183,10 +183,10 @@ class BlockPartitionClassifier(BlockClassifier):
     block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores. If
     `estimator` has no `decision_function`, the scores of a block are the logits of its probabilities.
 
-    If more than half of the values of a dense X are nonzero, X stays dense. It may be of dtype float16,
-    float32 or float64, in any memory order, and memory-mapped. The fits of the partition and of the router
-    copy its rows in float32, and each model gets a copy of the rows of its block. Any other dense X becomes
-    sparse: the copy takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
+    A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
+    If more than half of its values are nonzero, the fits of the partition and of the router make float32
+    copies of the rows, and each model gets a copy of the rows of its block. Otherwise, X is copied to a
+    sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The
     partition and the router use only positive entries.
@@ -220,14 +220,14 @@ class BlockPartitionClassifier(BlockClassifier):
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
     ``mode="rule"`` and several blocks, `lam` is computed as if all rows were in one block: it is about the
-    largest weight with which this block would have the labels of at least 95 % of the positive entries of Y.
+    largest weight with which the labels of this block would cover at least 95 % of the positive entries of Y.
     The next paragraph describes `lam` for a partition with only one block.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
     data, several blocks would be less accurate and would save little time. If there are more rows and labels,
     there may still be only one block, because the router is not accurate enough for several blocks. Then
-    `lam` is chosen so that the block has only the most frequent labels, which have at least 97 % of the
+    `lam` is chosen so that the block has only the most frequent labels, which cover at least 97 % of the
     positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each

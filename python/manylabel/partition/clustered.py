@@ -106,9 +106,9 @@ class CBMLCClassifier(BlockClassifier):
     this model predicts. Labels that are not in the cluster have the score -inf. If `estimator` has no
     `decision_function`, the scores are the logits of its probabilities.
 
-    If more than half of the values of a dense X are nonzero, X stays dense. It may be of dtype float16,
-    float32 or float64, in any memory order, and memory-mapped. k-means copies its rows in float32, and each
-    model gets a copy of the rows of its cluster. Any other dense X becomes sparse: the copy takes 8 bytes per
+    A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
+    If more than half of its values are nonzero, k-means makes a float32 copy of the rows, and each model gets
+    a copy of the rows of its cluster. Otherwise, X is copied to a sparse matrix, which takes 8 bytes per
     nonzero value if X is float32, and 12 bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
@@ -216,11 +216,11 @@ def _clusters_by_rule(n_rows: int, kmeans: Callable[[int], Any]) -> Any:
 class LPSRClassifier(BlockClassifier):
     """Label partitioning for sublinear ranking: a single model that ranks only a few labels for each row.
 
-    `fit` trains a base scorer, which is a classifier for all rows and labels. It then splits the rows into
-    two parts by 2-means, which is k-means with two clusters. Large parts are split again. Each part gets a
-    list of candidates, which are labels of the rows of the part. The parameter `weighting` determines which
-    labels are chosen. A new row is routed to the part with the nearest center. The base scorer then ranks
-    only the candidates of this part [1]_.
+    `fit` first trains a base scorer, which is a classifier for all rows and labels. `fit` then splits the
+    rows into two parts by 2-means, which is k-means with two clusters. Large parts are split again. Each part
+    gets a list of candidates, which are labels of the rows of the part. The parameter `weighting` determines
+    which labels are chosen. A new row is routed to the part with the nearest center. The base scorer then
+    ranks only the candidates of this part [1]_.
 
     Parameters
     ----------
@@ -285,10 +285,9 @@ class LPSRClassifier(BlockClassifier):
     base scorer predicts. Labels that are not candidates have the score -inf. If the base scorer has no
     `decision_function`, the scores are the logits of its probabilities.
 
-    If more than half of the values of a dense X are nonzero, X stays dense, and k-means copies its rows in
-    float32. X may then be of dtype float16, float32 or float64, in any memory order, and memory-mapped. Any
-    other dense X becomes sparse: the copy takes 8 bytes per nonzero value if X is float32, and 12 bytes
-    otherwise.
+    A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
+    If more than half of its values are nonzero, 2-means makes a float32 copy of the rows. Otherwise, X is
+    copied to a sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
     of the candidates uses only positive entries.

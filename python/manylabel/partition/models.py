@@ -74,9 +74,9 @@ def fit_models(
     Parameters
     ----------
     estimator : estimator
-        Estimator to clone. An estimator of this library is fitted to the blocks directly. Its parameters with
-        the value "auto" are chosen on all rows, except for thresholds, which each block learns. An estimator
-        of another library is wrapped in `AnyClassifier`.
+        Estimator to clone. An estimator of this library is fitted to the blocks directly. If a parameter of
+        this estimator is "auto", its value is chosen once, on all rows. Only thresholds are chosen for each
+        block separately. An estimator of another library is wrapped in `AnyClassifier`.
     X : csr_array or ndarray, of shape (n_samples, n_features)
         Features. An ndarray may have any memory order, and dtype float16, float32 or float64.
     Y : csr_array of shape (n_samples, n_labels), dtype float32

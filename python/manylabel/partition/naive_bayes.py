@@ -128,9 +128,8 @@ class NaiveBayes(MultiLabelClassifier):
 class _Shares:
     """Callable that computes the scores of `NaiveBayes`.
 
-    The score of label j is the logarithm of twice the product of two numbers: the probability ``P(j | x)`` of
-    the label, and the mean number of labels per row. A score is therefore above 0 if the product is above one
-    half.
+    The score of label j is ``log(2 * m * P(j | x))``, where m is the mean number of labels per row. A score
+    is therefore above 0 if ``m * P(j | x)`` is above one half.
     """
 
     linear: _core.Scorer

@@ -106,9 +106,9 @@ class BlockPartitioner(Estimator):
     -----
     Unknown entries of Y (NaN) count as 0, because only positive entries are captured.
 
-    If more than half of the values of a dense X are nonzero, X stays dense. It may be of dtype float16,
-    float32 or float64, in any memory order, and memory-mapped. k-means copies its rows in float32. Any other
-    dense X becomes sparse: the copy takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
+    A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
+    If more than half of its values are nonzero, k-means makes a float32 copy of the rows. Otherwise, X is
+    copied to a sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
     A row moves to another block only if the label set of that block contains more labels of the row than the
     label set of its current block. Rows therefore never move back and forth between equally good blocks.

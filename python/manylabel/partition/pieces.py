@@ -1,4 +1,7 @@
-"""Pieces of the fit of `BlockPartitionClassifier`. A piece is the fit of the models of some of the blocks."""
+"""Division of the fit of `BlockPartitionClassifier` into pieces, which several machines can share.
+
+A piece fits the models of some of the blocks.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ _SHARED: dict[str, Any] = {
 
 
 class BlockPieces:
-    """The training set of a fit, and methods that fit the models of blocks to it; see `Pieces`."""
+    """A training set, and the methods that fit the models of blocks to this set; see `Pieces`."""
 
     most_units = 1
     has_end = False

@@ -47,10 +47,11 @@ class Routing:
     most : int
         Maximum number of blocks per row. The blocks with the highest scores are the best blocks.
     share : float or None, default=None
-        None means that every row is routed to as many of its best blocks as `most` allows. With a number, a
-        row may be routed to fewer blocks. Let p be the sum of the probabilities of its best blocks, up to the
-        number `most`. The row is routed to the smallest number of best blocks whose probabilities sum to at
-        least ``share * p``. The probability of a block is the logistic function of its score.
+        The candidates of a row are its best blocks. Their number is `most`, or smaller if fewer blocks have a
+        score above -inf. None means that a row is routed to all its candidates. With a number, a row may be
+        routed to fewer blocks. Let p be the sum of the probabilities of the candidates. The row is routed to
+        the smallest number of best blocks whose probabilities sum to at least ``share * p``. The probability
+        of a block is the logistic function of its score.
     """
 
     most: int

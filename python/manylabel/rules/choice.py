@@ -1,4 +1,4 @@
-"""Choice of the method that converts scores to label sets, by a measure on held-out rows."""
+"""Choose how scores are converted to label sets, according to a measure on held-out rows."""
 
 from __future__ import annotations
 
@@ -43,20 +43,30 @@ class SetChoice(NamedTuple):
     """A method that converts the scores of a row to a label set. The Rust core reads the attributes."""
 
     power: float | None
-    """The power of the frequencies of label sets, for a choice between known label sets. Otherwise None."""
+    """Exponent of the frequencies of the known label sets, or None to choose labels by `bound`.
+
+    If the value is not None, one of the known label sets is chosen, and `bound` and `best` are not used.
+    """
     bound: float
-    """The labels with scores above this bound are chosen."""
+    """If `power` is None, the labels with scores above this bound are chosen."""
     best: bool
-    """Whether the label with the highest score is chosen, even if its score is not above the bound."""
+    """Whether the label with the highest score is also chosen if its score is not above `bound`."""
 
     @classmethod
     def by_bound(cls, measure: str, bound: float) -> SetChoice:
-        """Return a choice by a bound. For the F1, every row gets a label, as an empty set has an F1 of 0."""
+        """Return the `SetChoice` that chooses the labels with scores above a bound.
+
+        For the measure "example-f1", every row gets at least one label, because an empty label set has an F1
+        of 0.
+        """
         return cls(None, bound, measure == "example-f1")
 
 
 class HeldOutMeasures:
-    """Sums of the measures of held-out rows, for each power of frequencies and for each bound of scores."""
+    """Sums of the measures over the held-out rows, for each candidate power and each candidate bound.
+
+    The powers are exponents of the frequencies of label sets. Scores are compared with the bounds.
+    """
 
     def __init__(self) -> None:
         self._by_power = np.zeros((len(MEASURES), len(_POWERS)))
@@ -74,7 +84,8 @@ class HeldOutMeasures:
         Parameters
         ----------
         model : BoostedRulesClassifier
-            A model that was fitted to other rows. This function changes the attributes of its choice.
+            A model that was fitted to other rows. This method changes the parameter `predictor` of the
+            model and its attributes `choice_powers_`, `choice_bounds_` and `choice_by_sets_`.
         X : csr_array or ndarray, of shape (n_samples, n_features)
             Features of the held-out rows.
         Y : csr_array of shape (n_samples, n_labels)
@@ -135,11 +146,12 @@ class HeldOutMeasures:
             self._by_bound[number] += first[number] + np.cumsum(sums[::-1])[::-1][1:]
 
     def best(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
-        """Return the best powers, the best bounds, and whether the power is better than the bound.
+        """Return, for each measure, the best power, the best bound and which of the two is better.
 
-        If several powers are equally good, the smallest power is returned. If several bounds are equally
-        good, the bound nearest to 0 is returned. The bound for the Hamming loss is the score at which a label
-        is present with a probability of one half.
+        The last array has the value 1 if the best power is at least as good as the best bound, and 0
+        otherwise. If several powers are equally good, the smallest power is returned. If several bounds are
+        equally good, the bound nearest to 0 is returned. The bound for the Hamming loss is the score at which
+        a label is present with a probability of one half.
         """
         powers = _POWERS[self._by_power.argmax(axis=1)]
         smoothed = uniform_filter1d(self._by_bound, 2 * _SMOOTHED + 1, mode="nearest")
@@ -150,10 +162,11 @@ class HeldOutMeasures:
         return powers, bounds, (self._by_power.max(axis=1) >= of_bounds).astype(np.uint8)
 
     def _even_score(self) -> float:
-        """Return the score at which the probability of a label is one half, by a logistic regression.
+        """Return the score at which a logistic regression gives a label a probability of one half.
 
-        The bound with the smallest Hamming loss on the held-out rows depends on few pairs. The regression
-        depends on all pairs, and gives a lower loss on other rows.
+        A label is predicted if its score exceeds this score. One could instead predict labels above the bound
+        with the smallest Hamming loss on the held-out rows. But that bound depends on only a few (row, label)
+        pairs. The regression depends on all pairs, and its predictions have a lower loss on other rows.
         """
         present, number = np.nonzero(self._pairs)
         if len(np.unique(present)) < 2:
@@ -175,9 +188,11 @@ def _row_blocks(Y: csr_array) -> list[slice]:
 
 
 def _measures(n_hits: NDArray[Any], n_chosen: NDArray[Any], n_true: NDArray[Any]) -> NDArray[np.float64]:
-    """Return the measures of label sets, from their numbers of correct, of all and of true labels.
+    """Return the measures of predicted label sets.
 
-    The first axis has one entry for each of `MEASURES`. A larger number is better.
+    `n_hits` is the number of correctly predicted labels of each row, `n_chosen` is the number of predicted
+    labels, and `n_true` is the number of true labels. The first axis of the result has one entry for each of
+    `MEASURES`. A larger number is better. For "hamming", the value is minus the number of wrong entries.
     """
     n_wrong = n_chosen + n_true - 2 * n_hits
     return np.stack([n_wrong == 0, -n_wrong, 2 * n_hits / np.maximum(n_chosen + n_true, 1)]).astype(

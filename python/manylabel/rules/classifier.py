@@ -66,7 +66,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     step that lowers the loss of the covered rows. With label binning, the Newton step of each label is first
     computed separately, as if the head had no scores for other labels. Labels with similar steps are put into
     one bin and get the same score [2]_. Label binning shortens the steps and reduces the number of equations
-    that are solved for a head. By default, there is no label binning, and a step that is too long is halved.
+    that are solved for a head. By default, there is no label binning, and a step that does not lower the loss
+    sufficiently is halved (see `step`).
 
     Parameters
     ----------
@@ -74,9 +75,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Number of rules; >= 1. This number includes the default rule, which has no conditions and covers every
         row. The authors of [2]_ use 5000 rules.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
-        Loss function of a row. Here, p_k is the score of label k, and y_k is 1 if the row has label k and -1
-        otherwise. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``, a surrogate of the subset 0/1
-        loss. This loss models dependencies between labels. "label-wise-logistic" is
+        Loss function of a row. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``, where p_k is the
+        score of label k, and y_k is 1 if the row has label k and -1 otherwise. It is a surrogate of the
+        subset 0/1 loss, and models dependencies between labels. "label-wise-logistic" is
         ``sum_k log(1 + exp(-y_k p_k))``, a surrogate of the Hamming loss.
     head : {"complete", "single-label"}, default="complete"
         Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
@@ -87,9 +88,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         is this fraction of the number of labels in the group. None means no label binning, so that every
         label has its own score. The authors of [2]_ use 0.04, with ``step="newton"``.
     min_bins : int, default=1
-        Minimum number of bins for each sign of the step; >= 1.
+        Minimum number of bins of each of the two groups of labels (see `label_binning`); >= 1.
     max_bins : int or None, default=None
-        Maximum number of bins for each sign of the step; >= `min_bins`. None means no limit.
+        Maximum number of bins of each of the two groups of labels (see `label_binning`); >= `min_bins`. None
+        means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
         the scores of two different labels in the same bin. "restricted" uses mixed derivatives. "paper"
@@ -102,13 +104,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Newton steps are too long if most labels are rare.
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
-        `max_features`). With label binning, "exact" computes new bins for each threshold. "fast" tries at
-        most 64 thresholds per numeric feature (65 if most values of the feature are 0). With the example-wise
-        loss and few label bins, "fast" also saves time by reusing bins: a condition is tried with the bins
-        that the rule had before this condition. Here, few means up to about twice the square root of the
-        number of labels. With at most 256 labels, bins are reused only for features with mostly nonzero
-        values. With more labels, bins are reused for all features. The head of a finished rule always has new
-        bins.
+        `max_features`). With label binning, "exact" computes new label bins for each threshold. "fast" tries
+        at most 64 thresholds per numeric feature (65 if most values of the feature are 0). With the
+        example-wise loss and at most about ``2 * sqrt(n_labels)`` label bins, "fast" also saves time by
+        reusing label bins: a condition is tried with the label bins that the rule had before this condition.
+        With at most 256 labels, label bins are reused only for features with mostly nonzero values. With more
+        labels, they are reused for all features. When a rule is finished, the label bins of its head are
+        always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -127,8 +129,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of conditions per rule; >= 1. None means no limit.
     predictor : {"auto", "known-label-sets", "signs"} or measure, default="auto"
         Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts one of the
-        label sets in `label_sets_`. For each of these sets, it computes the example-wise loss that the scores
-        would have if the set were the true label set of the row. It predicts the set with the lowest loss.
+        label sets in `label_sets_`. The loss of a label set is the example-wise loss that the scores would
+        have if this set were the true label set of the row. The set with the lowest loss is predicted.
         "signs" predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise
         loss and "signs" for the label-wise loss. The measures are "subset-accuracy", "hamming" and
         "example-f1". With a measure, `fit` chooses the method that is best for this measure on held-out rows
@@ -187,10 +189,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Weight of each label set: the sum of the weights of the training rows with this label set.
     choice_powers_, choice_bounds_ : ndarray of shape (3,), dtype float64
         The best power and the best bound for the three measures of `predictor`, in the order
-        "subset-accuracy", "hamming" and "example-f1" (see Notes). Only if `predictor` was a measure in `fit`.
+        "subset-accuracy", "hamming" and "example-f1" (see Notes). The attributes exist only if `predictor`
+        was a measure in `fit`.
     choice_by_sets_ : ndarray of shape (3,), dtype uint8
-        For each of the three measures, 1 if known label sets with this power are predicted, and 0 if the
-        labels above this bound are predicted. Only if `predictor` was a measure in `fit`.
+        For each of the three measures, 1 if `predict` chooses a known label set with the power in
+        `choice_powers_`, and 0 if it predicts the labels with scores above the bound in `choice_bounds_`. The
+        attribute exists only if `predictor` was a measure in `fit`.
     seed_ : int
         Seed of the fit, which was drawn from `random_state`.
     rules_ : Rules
@@ -221,31 +225,34 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     If `predictor` is a measure, `fit` first holds out a quarter of the rows, but at most 16,384 rows, and
     fits a model to the other rows. It holds out up to three further quarters, until 512 rows have been held
-    out. The measure of the held-out rows decides between two methods. It is weighted by `sample_weight`, and
-    unknown entries of Y are not counted. The first method predicts the known label set with the smallest
-    ``loss - a * log(f)``, where f is the weight of the label set in `label_set_weights_`, and the loss is the
-    example-wise loss. It prefers frequent label sets. The power a is chosen from nine values from 0 to 1.
-    With a = 0, this is "known-label-sets". The second method predicts the labels whose scores exceed a bound.
-    The bound is chosen from -16 to 16 in steps of 1/128, by the mean of the measure over bounds within 1/2.
-    For "example-f1", the second method also predicts the label with the highest score. The bound for
-    "hamming" is the score at which a label has a probability of one half, by a logistic regression on the
-    held-out pairs of a row and a label. `fit` keeps the method that is better on the held-out rows, or the
-    first method if both are equally good. A warm start makes the choice again, with all rules. With fewer
-    than four rows, no rows are held out. The method is then "known-label-sets" for "subset-accuracy", and the
-    bound 0 for the other measures.
+    out. The measure on the held-out rows decides between two methods. For the measure, the rows are weighted
+    by `sample_weight`, and unknown entries of Y are not counted. The first method predicts the known label
+    set with the smallest ``loss - a * log(f)``, where f is the weight of the label set in
+    `label_set_weights_`, and the loss is the example-wise loss. This method prefers frequent label sets. The
+    power a is chosen from nine values from 0 to 1. With a = 0, the method is the same as "known-label-sets".
+    The second method predicts the labels whose scores exceed a bound. The candidates for the bound are the
+    multiples of 1/128 from -16 to 16. The chosen bound has the best mean of the measure over all candidates
+    within a distance of 1/2. For "example-f1", the second method also predicts the label with the highest
+    score if this score does not exceed the bound. The bound for "hamming" is computed differently. It is the
+    score at which a logistic regression on the held-out pairs of a row and a label gives a probability of one
+    half. `fit` keeps the method that is better on the held-out rows, or the first method if both are equally
+    good. A warm start repeats this choice with new models of up to `n_rules` rules. With fewer than four
+    rows, no rows are held out. The method is then "known-label-sets" for "subset-accuracy", and the bound 0
+    for the other measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. If `predictor` is a measure, there is also a copy of the rows of each part. With the example-wise
-    loss and ``head="complete"``, each thread also stores a few matrices of shape (n_labels, n_labels). The
-    number of these matrices does not depend on the number of rows. If bins are reused (see `search`), the
-    matrices are stored only if Y has at most 256 labels and X has features with mostly zero values.
+    of X. If `predictor` is a measure, each additional fit also copies its rows and the rows held out from it.
+    With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
+    (n_labels, n_labels). The number of these matrices does not depend on the number of rows. If bins are
+    reused (see `search`), the matrices are stored only if Y has at most 256 labels and X has features with
+    mostly zero values.
 
-    With n threads, the processor time of `fit` is about ``min(n, 4)`` times the elapsed time or more, because
-    up to four threads wait for work without sleeping. If several fits run at the same time in different
-    processes, use ``n_jobs=1``.
+    With n threads, the processor time of `fit` is at least about ``min(n, 4)`` times the elapsed time,
+    because up to four threads wait for work without sleeping. If several fits run at the same time in
+    different processes, use ``n_jobs=1``.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
@@ -468,8 +475,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             return SetChoice(0.0 if known else None, 0.0, False)
         if not hasattr(self, "choice_powers_"):
             raise ValueError(
-                '`predictor` must be "auto", "known-label-sets" or "signs" if it was not a measure in `fit`, '
-                f"got {predictor!r}"
+                '`predictor` must be "auto", "known-label-sets" or "signs", because it was not a measure in '
+                f"`fit`, got {predictor!r}"
             )
         at = MEASURES.index(predictor)
         if self.choice_by_sets_[at]:
@@ -486,7 +493,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         eval_set: tuple[Any, Any] | None,
         report: Report,
     ) -> None:
-        """Choose the method of `predict`. `parts` has the rows of each fit and the rows held out from it."""
+        """Choose the method that `predict` uses to convert scores to label sets.
+
+        Each pair in `parts` contains the rows of a fit and the rows that are held out from this fit.
+        """
         weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
         positions = categorical_positions(self).tolist()
         measures = HeldOutMeasures()
@@ -559,7 +569,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def rules_(self) -> Rules:
         """All rules, as an object with arrays of conditions and heads.
 
-        The head of a rule contains the scores that the rule adds to the labels of the rows that it covers.
+        The head of a rule contains the scores that the rule adds to the labels, for each row that it covers.
         """
         check_is_fitted(self, "heads_")
         return Rules(
@@ -687,7 +697,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def _with_rows_to_measure(
         self, X: csr_array | NDArray[Any], Y: csr_array, sample_weight: Any, eval_set: tuple[Any, Any]
     ) -> tuple[csr_array | NDArray[Any], csr_array, Any, NDArray[np.bool_]]:
-        """Append the rows of `eval_set`. Also return a mask of the appended rows."""
+        """Return X, Y and the weights with the rows of `eval_set` appended, and a mask of these rows."""
         if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
             raise ValueError(f"`eval_set` must be a pair (X, y), got {shown(eval_set)}")
         y = eval_set[1] if column_names(eval_set[1]) is None else values_of_frame(eval_set[1])

@@ -155,8 +155,8 @@ def export_text(
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
         Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
-        named. The text states only the number of the other labels of the rule, and the range of their scores.
-        None names all labels.
+        named. For the other labels of the rule, the text states only how many there are and the range of
+        their scores. None names all labels.
     decimals : int, default=2
         Number of digits after the decimal point of scores; >= 0. Labels with equal rounded scores are written
         on the same line. This parameter does not apply to the thresholds of conditions, which have at least
@@ -354,7 +354,7 @@ class _Writer:
         return "\n    ".join([f"{condition}  {covers}", *scores])
 
     def body(self, rule: int) -> str:
-        """Return the conditions of a rule as text. Conditions on one numeric feature become an interval."""
+        """Return the conditions of a rule as text. Conditions on the same numeric feature are merged."""
         rules = self.rules
         bounds: dict[int, tuple[float, float]] = {}
         texts: dict[tuple[int, str], str] = {}

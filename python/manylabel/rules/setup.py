@@ -1,4 +1,4 @@
-"""Preparation of a fit of `BoostedRulesClassifier`: values for "auto", nominal features and label sets."""
+"""Preparation of a fit of `BoostedRulesClassifier`: nominal features, label sets and values for "auto"."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ __all__ = ["EditableTagger", "identifiers"]
 class EditableTagger(Estimator):
     """Base class of `TextTagger`, with the methods that change labels after the fit.
 
-    The subclass sets the attributes of this class in `fit`, and implements `_check_fitted` and `_matrices`.
+    A subclass must set the attributes below in `fit`, and must implement `_check_fitted` and `_matrices`.
     """
 
     classifier_: Any
@@ -52,9 +52,10 @@ class EditableTagger(Estimator):
         fits: bool,
         tell: Tell | None = None,
     ) -> tuple[Any, NDArray[Any], csr_array]:
-        """Return the features, the names of the labels, and the indicator matrix of texts with labels.
+        """Convert texts and their labels to features, an array of label names and an indicator matrix.
 
-        `tell` is called with the number of texts that have been read.
+        If `fits` is True, the vectorizer is fitted first. `tell` is called with the number of texts that have
+        been read.
         """
         raise NotImplementedError
 
@@ -139,8 +140,8 @@ class EditableTagger(Estimator):
             The names of the labels of each text. Names that are not labels of the tagger become new labels,
             sorted by name. Existing labels are not fitted again.
         label_ids : mapping of str to str, default=None
-            Identifiers of the new labels. They are necessary if the tagger has identifiers, and must be None
-            otherwise.
+            Identifiers of the new labels, with the names of the labels as keys. They are necessary if the
+            tagger has identifiers, and must be None otherwise.
 
         Returns
         -------
@@ -205,8 +206,8 @@ class EditableTagger(Estimator):
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
         """Replace several labels by one merged label.
 
-        A text has the merged label if it has any of the labels that are merged, or a label that already has
-        the name of the merged label.
+        A text has the merged label if it has any of the labels in `names`, or if its labels already include
+        the name `into`.
 
         Parameters
         ----------
@@ -217,8 +218,8 @@ class EditableTagger(Estimator):
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
             Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. A text may already have the name `into`. All names except
-            `into` and those in `names` are ignored. None means the rows that the tagger keeps (see
+            The names of the labels of each text. A text may already have the name `into`. A name is ignored
+            if it is neither `into` nor in `names`. None means the rows that the tagger keeps (see
             `keep_rows`).
 
         Returns
@@ -357,9 +358,9 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True when `fit` is called, since `update` needs the kept rows, but this "
-                "tagger keeps no rows; the method `refit_labels` works without kept rows, but then fits the "
-                "labels only to the texts that are passed to it"
+                "`keep_rows` must be True when `fit` is called, because `update` needs the training rows, "
+                "but this tagger has not kept them; `refit_labels` does not need them, but fits the labels "
+                "only to the texts that it gets"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
@@ -404,7 +405,7 @@ class EditableTagger(Estimator):
         return np.array(places)
 
     def _rows_for(self, method: str, texts: Any, labels: Any, *names: str) -> tuple[Any, csr_array]:
-        """Return features and labels of the given texts, or the kept rows if there are none."""
+        """Return the features and labels of the given texts, or of the kept rows if no texts are given."""
         if (texts is None) != (labels is None):
             raise ValueError("`texts` and `labels` must both be given or both be None")
         if texts is None:
@@ -437,12 +438,12 @@ def _row(names: Any) -> Any:
 
 
 def _among(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are in `names`, and whatever is not a str."""
+    """Return the names of a row that are in `names`. Items that are not a str are also returned."""
     return [name for name in row if not isinstance(name, str) or name in names] if type(row) is list else row
 
 
 def _without(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are not in `names`, and whatever is not a str."""
+    """Return the names of a row that are not in `names`. Items that are not a str are also returned."""
     return [name for name in row if name not in names] if type(row) is list else row
 
 
@@ -458,7 +459,11 @@ def _stacked(above: Any, below: Any) -> Any:
 
 
 def _merged(Y: csr_array, places: NDArray[np.int64]) -> csr_array:
-    """Return labels in which the first of some labels is the union of all of them."""
+    """Return a copy of the indicator matrix Y in which some labels are merged.
+
+    The column ``places[0]`` becomes the union of the columns `places`. The other columns in `places` become
+    empty.
+    """
     columns = np.arange(Y.shape[1])
     columns[places] = places[0]
     merged = csr_array((Y.data.copy(), columns[Y.indices], Y.indptr.copy()), shape=Y.shape)

@@ -54,7 +54,7 @@ def at_least_one(texts: Iterator[str]) -> Iterator[str]:
 
 
 def readable(texts: Iterator[str], vectorizer: Any) -> Iterator[str] | list[str]:
-    """Return the texts unchanged if a text vectorizer of scikit-learn reads them, and otherwise as a list.
+    """Return the texts unchanged for a text vectorizer of scikit-learn. Otherwise, return them as a list.
 
     Text vectorizers read the texts once. Other transformers may read them several times. For example, a
     `FeatureUnion` passes them to several vectorizers.
@@ -93,7 +93,7 @@ def takes_texts(transformer: Any) -> bool:
 
 
 def names_of_features(vectorizer: Any) -> Any:
-    """Return the names of the features of a fitted vectorizer, or None if it has no names."""
+    """Return the feature names of a fitted vectorizer, or None if it does not name its features."""
     try:
         return vectorizer.get_feature_names_out()
     except AttributeError:  # the vectorizer, or a step of a pipeline, has no such method
@@ -101,10 +101,10 @@ def names_of_features(vectorizer: Any) -> Any:
 
 
 class _TfidfRow:
-    """Converts one text to a row of features, with the same bits as a `TfidfVectorizer`.
+    """Converts one text to a row of features, with exactly the same values as a `TfidfVectorizer`.
 
-    `TfidfVectorizer.transform` makes a new analyzer, copies, and checks its matrix in every call. For a short
-    text, this takes ten times as long as the computation.
+    Every call of `TfidfVectorizer.transform` makes a new analyzer and copies, and it checks its matrix. For
+    a short text, this work takes ten times as long as the computation of the features.
     """
 
     def __init__(self, vectorizer: TfidfVectorizer) -> None:

@@ -49,9 +49,9 @@ def read_texts(
     ================================  ======================================================================
     ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
                                       between the names
-    ``.tsv`` without a header         used if `text` and `labels` are None; each line has a text, a tab, and
-                                      names that are separated by spaces or tabs. A name may be in angle
-                                      brackets, as in ``<http://a/b>``.
+    ``.tsv`` without a header         each line has a text, a tab, and names that are separated by spaces or
+                                      tabs. A name may be in angle brackets, as in ``<http://a/b>``. A
+                                      ``.tsv`` file is read in this way if `text` and `labels` are both None.
     ``.jsonl``, ``.ndjson``           one JSON object per line; the labels of a text are a list of names, or a
                                       str with `separator` between the names
     ``.parquet``                      a table; the labels of a text are a list of names, or a str with
@@ -158,7 +158,11 @@ def _opened(path: Path, encoding: str) -> Iterator[IO[str]]:
 def _cells(
     path: Path, rows: Iterable[Any], columns: list[str], labels: str | None, separator: str
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield the texts and names from rows, each of which is a pair of its place and a dict."""
+    """Yield the text and the label names of each row.
+
+    Each item of `rows` is a pair: the place of the row in the file, such as "line 2", and a dict of the
+    cells of the row.
+    """
     cells = _Cells(separator)
     for place, row in rows:
         for column in (*columns, *(() if labels is None else (labels,))):
@@ -185,7 +189,7 @@ def _cells(
 
 
 class _Cells:
-    """Counts cells with names of labels, to find out that they have another separator than the given one."""
+    """Counts the cells that have label names, to detect a file whose separator is not the given one."""
 
     def __init__(self, separator: str) -> None:
         self._separator = separator
@@ -202,7 +206,11 @@ class _Cells:
                 self._n_with[other] += other in cell
 
     def warn(self, path: Path) -> None:
-        """Warn if nearly all cells have a single name, and most of them contain another usual separator."""
+        """Warn if the separator seems to be wrong.
+
+        The warning is given if nearly all cells have a single name, but most cells contain a usual separator
+        that is not the one in use.
+        """
         other = max(self._n_with, key=lambda each: self._n_with[each])
         if self._n_cells >= _LEAST_CELLS and (
             self._n_single >= _NEARLY_ALL * self._n_cells and 2 * self._n_with[other] > self._n_cells
@@ -294,7 +302,8 @@ def _folder(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
     found = sorted(file for file in path.iterdir() if file.suffix == ".txt")
     if not found:
         raise ValueError(
-            f"{path}: expected a folder of texts (files that end in .txt) or of rows (written by `convert`)"
+            f"{path}: expected a folder of texts (files that end in .txt) or of rows (written by "
+            "`datasets.convert`)"
         )
     for file in found:
         yield _read(file, encoding), _names_beside(file, encoding)

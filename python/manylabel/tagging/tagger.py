@@ -140,8 +140,8 @@ class TextTagger(EditableTagger):
         Descriptions (str) of the changes of labels after the fit, such as added or renamed labels, oldest
         first. The attribute exists only if there were such changes.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        Not set by a tagger. If `vectorizer` is None and the matrix of features had column names in `fit`,
-        these names are in ``classifier_.feature_names_in_``.
+        A tagger never has this attribute. If `vectorizer` is None and the matrix of features had column names
+        in `fit`, these names are in ``classifier_.feature_names_in_``.
 
     See Also
     --------
@@ -159,9 +159,9 @@ class TextTagger(EditableTagger):
     With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If the
     texts have fewer than 250,000 labels in total, there are five folds of held-out rows. The classifier is
     then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is held
-    out, and the classifier is fitted twice: once to the other rows, and once to all rows. The rule
-    `manylabel.decision.RiskControl` is an exception for any number of labels: a tenth of the rows is held
-    out, and the classifier is fitted only once, to the other rows.
+    out, and the classifier is fitted twice: once to the other rows, and once to all rows. With the rule
+    `manylabel.decision.RiskControl`, a tenth of the rows is always held out, and the classifier is fitted
+    only once, to the other rows.
 
     Examples
     --------
@@ -242,9 +242,9 @@ class TextTagger(EditableTagger):
             Identifiers of the labels, such as URIs. A mapping has the names as keys. A sequence has one
             identifier for each name, in the order of the labels. Identifiers must be unique.
         progress : callable, default=None
-            Function that is called regularly during the fit. While texts are converted to features, it is
-            called with 0. While the classifier is fitted, it is called with the amount of work done so far.
-            The unit depends on the classifier. For example, it is the number of fitted labels. If the
+            Function that is called regularly during the fit. While texts are converted to features, the
+            argument is 0. While the classifier is fitted, the argument is the amount of work done so far,
+            such as the number of fitted labels. The unit of this amount depends on the classifier. If the
             function raises an exception, the fit stops.
 
         Returns
@@ -347,7 +347,8 @@ class TextTagger(EditableTagger):
         Returns
         -------
         TextTagger
-            The fitted tagger. Its parameters `classifier` and `vectorizer` are unfitted clones of the steps.
+            The fitted tagger. Only its parameters `classifier` and `vectorizer` are unfitted clones of the
+            steps.
 
         Raises
         ------
@@ -377,7 +378,7 @@ class TextTagger(EditableTagger):
         vectorizer = steps[0][1] if len(steps) == 1 else pipeline[:-1]
         if not takes_texts(vectorizer):
             raise ValueError(
-                "the first step of `pipeline` must convert texts to features, such as TfidfVectorizer, got "
+                "the first step of `pipeline` must convert texts to features, as TfidfVectorizer does, got "
                 f"{type(steps[0][1]).__name__}; for other pipelines, pass pipeline[:-1].transform(X) to the "
                 "methods of pipeline[-1]"
             )
@@ -419,9 +420,10 @@ class TextTagger(EditableTagger):
         fits: bool,
         tell: Tell | None = None,
     ) -> tuple[Any, NDArray[Any], csr_array]:
-        """Return the features, the names of the labels, and the indicator matrix of texts with labels.
+        """Convert texts and their labels to features, an array of label names and an indicator matrix.
 
-        `tell` is called with the number of texts that have been read.
+        If `fits` is True, the vectorizer is fitted first. `tell` is called with the number of texts that have
+        been read.
         """
         convert: Any = None
         if self.vectorizer_ is not None:
@@ -489,7 +491,7 @@ class TextTagger(EditableTagger):
         number = check_label(self, label, len(self.label_names_))
         if not hasattr(self.classifier_, "explain"):
             raise ValueError(
-                "`classifier` must have the method explain to explain a label, "
+                "to explain a label, `classifier` must have the method `explain`, "
                 f"got {type(self.classifier_).__name__}"
             )
         if self.vectorizer_ is None:
@@ -508,7 +510,7 @@ class TextTagger(EditableTagger):
         return self.vectorizer_.transform(readable(checked_texts(texts), self.vectorizer_))
 
     def _blocks(self, texts: Any) -> Iterator[Any]:
-        """Yield the features of some texts at a time."""
+        """Yield the features of the texts, one block of texts at a time."""
         if self.vectorizer_ is None:
             yield texts
             return
@@ -603,9 +605,7 @@ class TextTagger(EditableTagger):
         names = self._shown_names(ids)
         if isinstance(texts, str):
             if self.vectorizer_ is None:
-                raise ValueError(
-                    "`texts` must be a matrix of features, since `vectorizer` is None, got a str"
-                )
+                raise ValueError("`texts` must be a matrix of features if `vectorizer` is None, got a str")
             top = self._topk(features_of_text(self.vectorizer_, texts), k)
             return _ranked(names, top.indices, top.data)
         found: list[Suggestions] = []
@@ -663,7 +663,10 @@ class TextTagger(EditableTagger):
         return self.label_ids_
 
     def _topk(self, X: Any, k: int) -> csr_array:
-        """Return the scores of the k best labels: probabilities, if the classifier can rank them."""
+        """Return the scores of the k best labels.
+
+        The scores are probabilities if the classifier has the method `predict_proba_topk`.
+        """
         rank = getattr(self.classifier_, "predict_proba_topk", self.classifier_.predict_topk)
         top: csr_array = rank(X, k=k)
         return top
@@ -714,7 +717,7 @@ class TextTagger(EditableTagger):
 
 
 def _kept(X: Any) -> Any:
-    """Return features in the form in which they are kept: floats, in arrays that the caller does not have."""
+    """Return a copy of the features for the attribute `rows_`, with dtype float32 or float64."""
     if not issparse(X):
         dense = np.array(X)
         return dense if dense.dtype in (np.float32, np.float64) else dense.astype(np.float64)
@@ -724,7 +727,7 @@ def _kept(X: Any) -> Any:
 
 
 def _counted(texts: Iterator[str], tell: Tell | None) -> Iterator[str]:
-    """Yield the texts, and call `tell` with their number from time to time."""
+    """Yield the texts, and regularly call `tell` with the number of texts yielded so far."""
     number = 0
     for number, text in enumerate(texts, 1):
         yield text

@@ -71,7 +71,10 @@ _COLUMNS = ("column_shift_", "column_scale_")
 
 
 def _least_weight(params: dict[str, Any]) -> float:
-    """Return the value of `prune`. If it is "auto", it depends on `measurements` and `C`, a number."""
+    """Return the value of `prune` as a number.
+
+    The number for "auto" depends on `measurements` and on `C`, which must not be "auto" here.
+    """
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
         return prune
@@ -113,14 +116,15 @@ class LabelTreeClassifier(EditableLabels):
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
-        which is a one-vs-rest classifier. "auto" is the number of labels divided by 32, but at least 100 and
-        at most 400. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such data, smaller leaves
-        would save little time, because a row would reach most of them. Labels that occur in no training row
-        are not counted.
+        which is a one-vs-rest classifier. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such
+        data, smaller leaves would save little time, because a row would reach most of them. With more labels,
+        "auto" is the number of labels divided by 32, but at least 100 and at most 400. Labels that occur in
+        no training row are not counted.
     beam : int, default=10
-        Maximum number of nodes to which a prediction sends a row on each level of a tree; >= 1. Larger values
-        take more time and may find better labels. `predict_topk` can use another value without a new fit.
-        `fit` sends a row to up to ``1.25 * beam`` nodes of each level to find negative examples (see Notes).
+        Maximum number of nodes that a row reaches on each level of a tree in a prediction; >= 1. Larger
+        values take more time and may find better labels. `predict_topk` can use another value without a new
+        fit. When `fit` searches for negative examples, a row reaches up to ``1.25 * beam`` nodes of each
+        level (see Notes).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of any two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -143,7 +147,7 @@ class LabelTreeClassifier(EditableLabels):
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
         A fit with "logistic" takes longer, because it uses all positive and negative examples of each
         classifier. With "squared_hinge" and ``solver="fast"``, the classifiers of rare children and labels
-        use only some of these examples.
+        (see `solver`) use only some of these examples.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed, before the threshold is subtracted. With "product", the score is
         the logarithm of a product: the probability of the label times a power of the path probability of its
@@ -156,8 +160,8 @@ class LabelTreeClassifier(EditableLabels):
         chooses the smallest value with nearly the best rankings of held-out rows (see Notes).
     prune : float or "auto", default="auto"
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0 if more
-        than an eighth of the values of X are nonzero (see Notes). Otherwise, it is 0.1 if ``C_`` is at least
-        1, and ``0.1 * sqrt(C_)`` if not, because a smaller C gives smaller weights.
+        than an eighth of the values of X are nonzero (see Notes). Otherwise, "auto" is
+        ``0.1 * sqrt(min(1, C_))``, because a smaller C gives smaller weights.
     weights : {"float32", "float16", "int8"}, default="float32"
         How the fitted weights are stored. A weight takes 4 bytes with "float32", 2 bytes with "float16" and 1
         byte with "int8". Two more bytes per weight store the child or label to which the weight belongs.
@@ -171,9 +175,9 @@ class LabelTreeClassifier(EditableLabels):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). With "zero", the threshold is the score, before the subtraction, of a
-        label whose margin is 0 and whose leaf has the path probability 1. With ``combine="leaf"``, this score
-        is 0. With ``combine="product"``, this score is the logarithm of the probability of the label (see
+        labels is predicted (see Notes). "zero" is the threshold at which a label with the margin 0 gets the
+        score 0, if the path probability of its leaf is 1. With ``combine="leaf"``, this threshold is 0. With
+        ``combine="product"``, it is the logarithm of the probability of a label with the margin 0 (see
         Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
@@ -191,8 +195,9 @@ class LabelTreeClassifier(EditableLabels):
         label is rare if fewer than 1 % of its examples are positive. It is also rare if it has at most 300
         positive rows, and fewer than 20 % of its examples are positive. In a node, the children or labels
         that are not rare are fitted in groups of sixteen. If the last group has fewer than sixteen, the most
-        frequent rare children or labels are added to it, and their optimum is not approximated. With the
-        logistic loss, "fast" is the same as "exact", because the loss of a row is never 0.
+        frequent rare children or labels are added to it, and their optimum is then also computed within
+        `tol`. With the logistic loss, "fast" is the same as "exact", because "fast" saves time by leaving out
+        rows whose loss is 0, and the logistic loss is never 0.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -253,8 +258,8 @@ class LabelTreeClassifier(EditableLabels):
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         Features of the weights of each node, one node after the other. The features of a node are sorted by
         bucket. If weights were rounded to 0, a feature may have no weights left. If most weights of a node
-        are not 0, the node also stores the weights that are 0 (see Notes). It then has all features, in order
-        and in one bucket.
+        are not 0, the node also stores the weights that are 0 (see Notes). Such a node has all features, in
+        order and in one bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
@@ -301,11 +306,11 @@ class LabelTreeClassifier(EditableLabels):
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label starts from its dual variables. In
-    the first tree, the solver searches several times for negative rows whose loss is not 0; afterwards, one
-    search is sufficient. A frequent label starts from its
-    weights, and one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as
-    long as the fit of one tree. If every tree were fitted from the start, the fit of three trees would take
-    2.7 times as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
+    the first tree, the solver searches several times for negative rows whose loss is not 0. In each later
+    tree, one search is sufficient. A frequent label starts from its weights, and one solver step is then
+    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
+    tree were fitted from the start, the fit of three trees would take 2.7 times as long as the fit of one
+    tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -316,8 +321,8 @@ class LabelTreeClassifier(EditableLabels):
     minus `threshold_`.
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better. The
-    classifiers of the labels of a leaf are then also fitted to rows that have none of these labels, so their
-    margins repeat a part of what the path says.
+    reason is that the classifiers of the labels of a leaf are also fitted to rows that have none of these
+    labels. Their margins therefore already contain a part of the information in the path probability.
 
     With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
     probability of a child estimates the probability that a row has a label below the child, given that the
@@ -350,11 +355,11 @@ class LabelTreeClassifier(EditableLabels):
     `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
-    rows. If the data set is small, up to a quarter of the rows is held out. With several trees, fewer rows
-    are held out if more than about four million scores of labels could be needed for all of them. The model
-    is fitted to all rows, including the held-out rows. After the fit of a node, a few solver steps adapt a
-    copy of its weights to the rows that are not held out. This copy scores the held-out rows. The weights of
-    the model do not change. Values of `path_weight` are compared by the sum of the precisions at
+    rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
+    held-out rows is also limited so that these rows need at most about four million scores of labels. The
+    model is fitted to all rows, including the held-out rows. After the fit of a node, a few solver steps
+    adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
+    weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
     all trees are added. `path_weight_` is the smallest value whose sum is within 0.1 percent of the largest
     sum. If all sums are equal, it is 1. `threshold_` is chosen so that the number of predicted labels of the
@@ -379,21 +384,22 @@ class LabelTreeClassifier(EditableLabels):
     both in memory.
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). If most
-    weights are not 0, each tree stores about ``n_labels * n_features`` weights. Otherwise, no array has this
-    size if X is sparse. Only two results are dense: the scores from `decision_function` and, if Y was dense
-    in `fit`, the predictions from `predict`. While the tree is built from a sparse X, the vector of a label
-    takes up to 8 bytes for each stored value in the rows of the label. With
+    weights are not 0, each tree stores about ``n_labels * n_features`` weights. If most weights are 0 and X
+    is sparse, no array has this size. Only two results are dense: the scores from `decision_function` and, if
+    Y was dense in `fit`, the predictions from `predict`. While the tree is built from a sparse X, the vector
+    of a label takes up to 8 bytes for each stored value in the rows of the label. With
     ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
 
-    A dense X is used as it is, in float16, float32 or float64 and in any memory order, if more than half of
-    its values are nonzero. Otherwise, it is converted to sparse rows. Each thread fits up to four nodes at a
-    time, and copies their rows in float32: once, and once more if some children or labels are frequent. The
-    root has all rows, so its copies take twice the memory of a float32 X. While the tree is built, each label
-    has a vector of ``4 * n_features`` bytes. ``label_vectors="rembrandt"`` copies X once more. With another
-    memory order, or another dtype and the same values, the result has the same bits. A fit to a sparse X with
-    the same values has the same trees, unless `label_vectors` is "rembrandt". With the same C, its weights
-    are the same within `tol`. ``C="auto"`` may choose a slightly different C, because folds of a dense X are
-    fitted by matrix products.
+    If more than half of the values of a dense X are nonzero, X is used as it is, in float16, float32 or
+    float64 and in any memory order. Otherwise, X is converted to sparse rows. Each thread fits up to four
+    nodes at a time, and copies the rows of these nodes in float32. The rows of a node are copied twice if
+    some of its children or labels are frequent, and once otherwise. The root has all rows, so its copies take
+    twice the memory of a float32 X. While the tree is built, each label has a vector of ``4 * n_features``
+    bytes. ``label_vectors="rembrandt"`` copies X once more. Another memory order gives exactly the same
+    result. Another dtype also gives exactly the same result if the values are the same. A fit to a sparse X
+    with the same values has the same trees, unless `label_vectors` is "rembrandt". With the same C, the
+    weights of this fit are the same within `tol`. ``C="auto"`` may choose a slightly different C, because
+    folds of a dense X are fitted by matrix products.
 
     References
     ----------
@@ -523,17 +529,17 @@ class LabelTreeClassifier(EditableLabels):
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. An inner node has a
             classifier for each of its children. The loss of this classifier is multiplied by the mean weight
-            of the labels below the child. In this mean, a label counts as many times as there are training
-            rows that have the label. None means equal weights.
+            of the labels below the child. In this mean, the weight of each label counts in proportion to the
+            number of training rows with the label. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
-            a label is the probability that Y has the label for a row in which it is true.
+            a label is the probability that Y has the label in a row for which the label is true.
             `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity p is
             multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit` explains
             this factor. The loss of the classifier for a child is multiplied by the mean factor of all labels
             below the child, in the rows that have at least one of these labels. The mean is computed as for
-            `label_weight`. Rare labels then get higher scores. With ``C="auto"``, C may be chosen
-            by the precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
+            `label_weight`. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
+            precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
             precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
             label in `label_weight`. None means that Y is complete.
         """
@@ -572,7 +578,7 @@ class LabelTreeClassifier(EditableLabels):
 
     @staticmethod
     def _core_params(params: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters for the core. In `params`, no parameter of the solver is "auto"."""
+        """Return the parameters for the core. No parameter of the solver may be "auto" in `params`."""
         learn_cut = fixed_threshold(params["threshold"]) is None
         return params | {"learn_cut": learn_cut}
 
@@ -587,7 +593,8 @@ class LabelTreeClassifier(EditableLabels):
     ) -> tuple[dict[str, Any], ScaledFeatures | ScaledTable, Any]:
         """Return the parameters for the core, the scaled features, and the vectors of the labels.
 
-        The vectors are None if they are sums of rows. `params` are the checked parameters of the estimator.
+        The vectors are None if `label_vectors` is "rows" or if each tree is a single leaf. `params` contains
+        the checked parameters of the estimator.
         """
         params = dict(params)
         scaled = scaled_features(X, sample_weight, params["normalize"], center=params["fit_intercept"])
@@ -835,7 +842,7 @@ class LabelTreeClassifier(EditableLabels):
 
     @property
     def _power(self) -> int:
-        """The exponent of the probabilities of margins, from files too: 2 or 3."""
+        """The exponent `margin_power_`, 2 or 3. The value is checked because it may come from a file."""
         power = int(getattr(self, "margin_power_", 3))
         if power not in (2, 3):
             raise ValueError(f"`margin_power_` must be 2 or 3, got {power}")
@@ -865,14 +872,14 @@ class LabelTreeClassifier(EditableLabels):
             Number of labels per row; >= 1. A row gets fewer labels if the leaves that it reaches have fewer
             than k labels.
         beam : int or None, default=None
-            Largest number of nodes to which a row is sent on each level of a tree; >= 1. If None, the
-            parameter `beam` of the model is used. Larger values take more time and may find better labels.
+            Maximum number of nodes that a row reaches on each level of a tree; >= 1. If None, the parameter
+            `beam` of the model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
-            Maximum number of nodes to which a row is sent, summed over all levels and trees. The children or
+            Maximum number of nodes that a row reaches, summed over all levels and trees. The children or
             labels of these nodes are scored. With a smaller maximum, predictions take less time. `max_nodes`
             must be at least the number of levels of a tree times the number of trees. The maximum is divided
             equally among the trees, and about equally among the levels of a tree. None means that only `beam`
-            limits the number of nodes. In trees that are not balanced, a row may be sent to fewer nodes than
+            limits the number of nodes. In trees that are not balanced, a row may reach fewer nodes than
             allowed.
 
         Returns
@@ -893,8 +900,8 @@ class LabelTreeClassifier(EditableLabels):
         Notes
         -----
         Rows are processed in groups. Besides the result, the method needs up to about 100 MB of memory for
-        each thread. This memory holds the nodes to which the rows of the current groups are sent, and the
-        scored labels of these rows.
+        each thread. This memory holds the nodes that the rows of the current groups reach, and the scored
+        labels of these rows.
         """
         X = self._features(X)
         k = check_count("k", k, 1)
@@ -913,7 +920,7 @@ def _reduced_vectors(
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
 ) -> csr_array:
-    """Return the vectors of all labels that have a row, from rows that `Rembrandt` has reduced.
+    """Return the vectors of all labels that occur in Y: sums of rows that `Rembrandt` has reduced.
 
     Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
     the label.

@@ -11,7 +11,7 @@ __all__ = ["without_outputs"]
 
 
 def without_outputs(model: Any, kept: NDArray[np.bool_]) -> None:
-    """Remove what the leaves of a label tree store for some labels: weights, intercept and ``leaf_scale_``.
+    """Remove the weights, intercepts and scales (``leaf_scale_``) of some labels from a label tree.
 
     The other weights of the label tree do not change, so the scores of all other labels do not change either.
     The caller must remove the labels from ``leaf_labels_``.

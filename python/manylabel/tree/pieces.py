@@ -86,7 +86,10 @@ class TreePieces:
 
     @property
     def stages(self) -> list[int]:
-        """For each stage, the index of its first unit. Each level is a stage, and a last stage follows."""
+        """Index of the first unit of each stage.
+
+        Each level of the trees is a stage. The last stage is the work after the fits of the nodes.
+        """
         return list(self._levels)
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:
@@ -105,7 +108,10 @@ class TreePieces:
     def join(
         estimator: LabelTreeClassifier, choice: Arrays, shape: tuple[int, int], pieces: Sequence[Arrays]
     ) -> None:
-        """Set the fitted attributes from the results of all pieces. `shape` is (n_labels, n_features)."""
+        """Set the fitted attributes of `estimator` from the results of all pieces.
+
+        `shape` is the pair (n_labels, n_features).
+        """
         *of_nodes, learned = pieces
         params = _params(estimator, choice)
         attributes, n_iter, n_unfinished = _core.join_tree(
@@ -126,9 +132,9 @@ def fitted_trees(
     vectors: Any,
     report: Tell,
 ) -> tuple[dict[str, Any], float | None, int, int]:
-    """Fit trees. If X is memory-mapped from a folder of `convert`, this function does not copy X in memory.
+    """Fit trees. The result is the same as the result of the function `fit_tree` of the Rust core.
 
-    The result is the same as the result of the function `fit_tree` of the Rust core.
+    If X is memory-mapped from a folder that `manylabel.datasets.convert` wrote, X is not copied into memory.
     """
     job = (params["n_jobs"], report)
     examples = _examples(scaled, Y, sample_weight)
@@ -165,7 +171,10 @@ def core_examples(
     Y: csr_array,
     sample_weight: NDArray[np.float32] | None,
 ) -> _Examples:
-    """Return a training set for the core, which scales the columns of a dense X itself."""
+    """Return a training set for the Rust core.
+
+    The columns of a sparse X are scaled here. The columns of a dense X are scaled later, by the core.
+    """
     if isinstance(X, np.ndarray):
         return (core_table(X), Y, sample_weight), columns
     return (scaled_columns(X, columns), Y, sample_weight), None

@@ -201,7 +201,7 @@ fn exceeded(what: &'static str, bytes: usize, in_use: usize, limit: usize) -> Er
     }
     Error::TooLarge {
         what,
-        got: format!("it needs {} more, {in_use}", shown(bytes)),
+        got: format!("{} more are needed, {in_use}", shown(bytes)),
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
         let text = refused.to_string();
         assert_eq!(
             text,
-            "rows is too large: it needs 10.0 MB more, 7.0 MB are in use, and the memory limit is 17.0 MB"
+            "rows is too large: 10.0 MB more are needed, 7.0 MB are in use, and the memory limit is 17.0 MB"
         );
         assert!(Watch::new().step(0).is_ok());
         assert_eq!(portion(), None);

@@ -101,7 +101,7 @@ impl Matrix {
                     return Err(Error::Param {
                         name: "correlations_",
                         expected: "a symmetric matrix with an empty diagonal",
-                        got: format!("another entry in row {row}, column {col}"),
+                        got: format!("an asymmetric or diagonal entry in row {row}, column {col}"),
                     });
                 }
                 *mirror += 1;

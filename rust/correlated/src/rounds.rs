@@ -19,7 +19,7 @@ use manylabel_sparse::Sparse;
 use std::ops::Range;
 
 /// Name of the results of a round in error messages about memory.
-const RESULTS: &str = "the results of a round";
+const RESULTS: &str = "size of the results of a round";
 
 /// A fit between two rounds.
 pub(crate) trait Rounds: Send + Sync {

@@ -33,7 +33,7 @@ pub(crate) fn damaged() -> Error {
     Error::Param {
         name: "checkpoint",
         expected: "a folder with files of the same fit",
-        got: "a file with other numbers".into(),
+        got: "a file that is damaged or belongs to another fit".into(),
     }
 }
 

@@ -98,7 +98,8 @@ impl Checked {
             let values = probe.spectrum(watch)?.values;
             let refused = |at_most: &str, sum: f64| Error::Param {
                 name: "n_components",
-                expected: "an integer, or a fraction that 1024 components can explain",
+                expected: "an integer, or a fraction of the sum of the eigenvalues of Y'Y that \
+                           1024 components can explain",
                 got: format!(
                     "{share}; 1024 components explain {at_most}{:.3}",
                     share * sum / goal

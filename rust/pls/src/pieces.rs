@@ -26,7 +26,7 @@ use std::ops::Range;
 
 /// Names of arrays in error messages about memory.
 const STAGES: &str = "number of iterations";
-const PANELS: &str = "the panels of a piece";
+const PANELS: &str = "number of values in the panels of a piece";
 const GRAM: &str = "the Gram matrix";
 
 /// A stage of a fit.

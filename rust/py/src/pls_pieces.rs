@@ -100,8 +100,8 @@ fn piece_of<T: Element + Copy>(dict: &Bound<'_, PyDict>) -> PyResult<Piece<T>> {
     let numbers: PyReadonlyArray1<'_, f64> = item(dict, "numbers")?.extract()?;
     let panels: PyReadonlyArray1<'_, T> = item(dict, "panels")?.extract()?;
     Ok(Piece {
-        numbers: copied("numbers", numbers.as_slice()?).map_err(to_py)?,
-        panels: copied("panels", panels.as_slice()?).map_err(to_py)?,
+        numbers: copied("length of numbers", numbers.as_slice()?).map_err(to_py)?,
+        panels: copied("length of panels", panels.as_slice()?).map_err(to_py)?,
         n_steps: item(dict, "n_steps")?.extract()?,
         n_unfinished: item(dict, "n_unfinished")?.extract()?,
     })

@@ -107,7 +107,7 @@ impl Columns {
         for at in &mut at {
             n_entries += std::mem::replace(at, n_entries);
         }
-        let mut entries = filled("stored values", (0.0, 0), n_entries)?;
+        let mut entries = filled("number of stored values", (0.0, 0), n_entries)?;
         for row in 0..n_rows {
             if row % ROWS_PER_STEP == 0 {
                 watch.step(0)?;
@@ -185,7 +185,7 @@ impl Column {
     /// Returns [`Error::TooLarge`] if the column does not fit in memory.
     fn new(stored: &mut [(f32, u32)], n_rows: usize) -> Result<Self, Error> {
         let missing = stored.iter().filter(|entry| entry.0.is_nan());
-        let missing = collected("missing values", missing.map(|entry| entry.1))?;
+        let missing = collected("number of missing values", missing.map(|entry| entry.1))?;
         let n_zeros = n_rows - stored.len();
         let n_present = stored.len() - missing.len();
         // A full column stores its zeros like any other value.
@@ -218,7 +218,7 @@ impl Column {
         let n_below = entries.partition_point(|entry| entry.0 < 0.0);
         let n_values = entries.chunk_by(|a, b| a.0 == b.0).count() + usize::from(!full);
         let mut values = reserved("number of values", n_values)?;
-        let mut codes = reserved("stored values", entries.len())?;
+        let mut codes = reserved("number of stored values", entries.len())?;
         let mut implicit = None;
         for (at, &(value, _)) in entries.iter().enumerate() {
             if !full && at == n_below {
@@ -235,7 +235,10 @@ impl Column {
             values.push(0.0);
         }
         let groups = groups(&codes, values.len(), implicit)?;
-        let rows = collected("stored values", entries.iter().map(|entry| entry.1))?;
+        let rows = collected(
+            "number of stored values",
+            entries.iter().map(|entry| entry.1),
+        )?;
         let mut by_row = Vec::new();
         if full {
             by_row = filled("number of rows", MISSING, n_rows)?;

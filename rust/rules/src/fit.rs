@@ -95,11 +95,16 @@ impl Checked {
         y.check()?;
         same_rows(n_rows, y.ones.n_rows(), sample_weight, held_out)?;
         if u32::try_from(n_rows).is_err() || i32::try_from(x.n_cols()).is_err() {
-            let got = format!("{n_rows} rows, {} features", x.n_cols());
+            let got = format!(
+                "{n_rows} rows and {} features; at most {} rows and {} features are supported",
+                x.n_cols(),
+                u32::MAX,
+                i32::MAX
+            );
             return Err(Error::TooLarge { what: "X", got });
         }
         let columns = with_sparse!(x, |x| Columns::new(x, categorical, watch))?;
-        let mut weights = filled("weights", 1.0, n_rows)?;
+        let mut weights = filled("number of rows", 1.0, n_rows)?;
         if let Some(given) = sample_weight {
             for (weight, &given) in weights.iter_mut().zip(given) {
                 *weight = f64::from(given);
@@ -165,7 +170,7 @@ impl<'a> Boosting<'a> {
         let mut out = Vec::new();
         let mut held_out_weights = Vec::new();
         if let Some(held_out) = held_out {
-            held_out_weights = copied("weights", &weights)?;
+            held_out_weights = copied("number of rows", &weights)?;
             let rows = rows.clone().filter(|&row| held_out[row as usize]);
             out = collected("number of rows", rows)?;
             for &row in &out {

@@ -215,7 +215,7 @@ fn weighted_rows(
     rows: &[u32],
     weights: &[f64],
 ) -> Result<Aligned, Error> {
-    let mut weighted = Aligned::zeros("gradients", rows.len() * statistics.stride)?;
+    let mut weighted = Aligned::zeros("the matrix of gradients", rows.len() * statistics.stride)?;
     for (out, &row) in weighted.chunks_mut(statistics.stride).zip(rows) {
         let root = weights[row as usize].sqrt();
         for (out, g) in out.iter_mut().zip(statistics.gradient(row)) {

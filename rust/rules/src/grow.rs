@@ -80,7 +80,7 @@ impl<'a> Grower<'a> {
             columns,
             method,
             watch,
-            sampled: filled("weights", 0.0, n_rows)?,
+            sampled: filled("number of rows", 0.0, n_rows)?,
             positions: filled("number of rows", ABSENT, n_rows)?,
             marks: filled("number of rows", false, n_rows)?,
             order: collected("number of features", 0..columns.all.len())?,

@@ -224,7 +224,7 @@ impl<'a, I: Index> Rules<'a, I> {
             ("number of labels", heads.n_cols()),
         ] {
             if size > MOST_NUMBERED {
-                let got = format!("{size}, at most {MOST_NUMBERED}");
+                let got = format!("{size}; at most {MOST_NUMBERED} are supported");
                 return Err(Error::TooLarge { what, got });
             }
         }

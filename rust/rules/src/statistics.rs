@@ -78,12 +78,12 @@ impl<'w> Statistics<'w> {
         let (n_rows, n_labels) = (ones.n_rows(), ones.n_cols);
         let stride = padded(n_labels);
         let too_large = || Error::TooLarge {
-            what: "gradients",
+            what: "the matrix of gradients",
             got: format!("{n_rows} x {n_labels} numbers"),
         };
         let size = n_rows.checked_mul(stride).ok_or_else(too_large)?;
-        let mut scores = Aligned::zeros("scores", size)?;
-        let mut gradients = Aligned::zeros("gradients", size)?;
+        let mut scores = Aligned::zeros("the matrix of scores", size)?;
+        let mut gradients = Aligned::zeros("the matrix of gradients", size)?;
         let rest = filled("number of rows", 0.0, n_rows)?;
         for row in 0..n_rows {
             if row % ROWS == 0 {

@@ -34,7 +34,7 @@ use std::sync::atomic::AtomicUsize;
 const LABELS: &str = "number of new labels";
 
 /// The name of the weights in error messages.
-const WEIGHTS: &str = "the weights";
+const WEIGHTS: &str = "number of weights";
 
 /// The largest number of labels. Labels are stored in 32 bits with a sign.
 const MOST_LABELS: usize = i32::MAX as usize;
@@ -222,9 +222,10 @@ fn places(
             let Some(&(_, leaf)) = free else {
                 return Err(Error::Param {
                     name: "Y_new",
-                    expected: "a matrix whose labels fit into the leaves that their rows reach",
+                    expected: "a matrix in which the rows of each label reach a leaf that is not full",
                     got: format!(
-                        "column {label}, whose rows reach only full leaves of a tree (at least {max_leaf} labels each)"
+                        "column {label}, whose rows reach only full leaves of a tree \
+                         ({max_leaf} labels or more)"
                     ),
                 });
             };
@@ -399,13 +400,17 @@ impl Task<'_> {
         for (at, place) in (0..).zip(self.places) {
             if fitted.next_if_eq(&&at).is_some() {
                 let of_label = rows_of_label.row(place.label as usize).0;
-                extend("rows of a node", &mut rows, of_label.iter().copied())?;
+                extend(
+                    "number of rows of a node",
+                    &mut rows,
+                    of_label.iter().copied(),
+                )?;
             }
             push(LABELS, &mut indptr, rows.len())?;
         }
         Ok(CsrOwned {
             indptr,
-            values: filled("rows of a node", 1.0, rows.len())?,
+            values: filled("number of rows of a node", 1.0, rows.len())?,
             indices: rows,
             n_cols: rows_of_label.n_cols,
         })
@@ -641,8 +646,8 @@ mod tests {
         let error = grown(3, &[&[0], &[0]]).expect_err("one place for two labels");
         assert_eq!(
             error.to_string(),
-            "`Y_new` must be a matrix whose labels fit into the leaves that their rows reach, got column 1, \
-             whose rows reach only full leaves of a tree (at least 3 labels each)"
+            "`Y_new` must be a matrix in which the rows of each label reach a leaf that is not full, got \
+             column 1, whose rows reach only full leaves of a tree (3 labels or more)"
         );
         // A label with rows in both leaves joins the other leaf.
         let all: &[u32] = &[0, 1, 2, 3];

@@ -492,7 +492,7 @@ impl<'a> Arrays<'a> {
             "chunk_buckets_",
             ends,
             "ascending for each node, from 0 to the number of features of the node",
-            format_args!("another sequence for node {node}"),
+            format_args!("entries that break this rule for node {node}"),
         )?;
         let chunk = self.chunk(node);
         let ends = chunk.row_ends.is_sorted()
@@ -501,7 +501,7 @@ impl<'a> Arrays<'a> {
             "chunk_row_ends_",
             ends,
             "ascending for each node, up to the number of weights of the node",
-            format_args!("another sequence for node {node}"),
+            format_args!("entries that break this rule for node {node}"),
         )?;
         let largest = chunk
             .outputs
@@ -537,7 +537,7 @@ impl<'a> Arrays<'a> {
         ensure(
             "chunk_outputs_",
             is_sorted,
-            "in increasing order of each feature for nodes that have all weights",
+            "in increasing order within each feature, for nodes that have all weights",
             format_args!("another order for node {node}"),
         )
     }
@@ -591,7 +591,7 @@ fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<
     ensure(
         name,
         holds,
-        "ascending, and must end with the length of the array that it divides",
-        format!("another sequence of {} entries", ends.len()),
+        "ascending end positions, the last of which is the length of the array that they divide",
+        format!("{} entries that break this rule", ends.len()),
     )
 }

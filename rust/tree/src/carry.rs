@@ -12,10 +12,10 @@ use manylabel_base::{Error, collected, extend, filled, push};
 use manylabel_linear::dismec::Carry;
 
 /// The name of states in error messages.
-const STATES: &str = "states of labels";
+const STATES: &str = "number of states of labels";
 
 /// What the states of a piece must be, in error messages.
-const WANTED: &str = "the states of the labels of its leaves";
+const WANTED: &str = "a piece with valid states of the labels in its leaves";
 
 /// The state of each label in the last tree that was fitted.
 #[derive(Debug)]

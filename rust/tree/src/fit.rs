@@ -286,7 +286,7 @@ impl Beams {
                     if let RowsRef::Dense(x) = x {
                         let size = ROWS_AT_ONCE * x.dim();
                         if dense.len() < size {
-                            *dense = filled("features of some rows", 0.0, size)?;
+                            *dense = filled("number of features of some rows", 0.0, size)?;
                         }
                         x.read(rows.clone(), dense);
                     }

@@ -7,7 +7,7 @@ use manylabel_base::{Error, collected, filled, push, reserved};
 use manylabel_sparse::{CsrOwned, CsrRef};
 
 /// The name of copied entries in error messages.
-const ENTRIES: &str = "stored values of some rows";
+const ENTRIES: &str = "number of stored values of some rows";
 
 /// Marks a column that the last copy does not have.
 const ABSENT: u32 = u32::MAX;

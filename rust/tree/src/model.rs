@@ -11,7 +11,7 @@ use manylabel_base::{Error, collected, copied, extend, filled, push, reserved};
 use manylabel_sparse::CsrOwned;
 
 /// The name of the weights in error messages.
-const WEIGHTS: &str = "the weights";
+const WEIGHTS: &str = "number of weights";
 
 /// A chunk is complete if more than one in this many of its weights is not zero. It then takes less than twice the
 /// memory of its nonzero weights, and a row with all features is scored faster.

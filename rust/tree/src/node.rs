@@ -17,7 +17,7 @@ use manylabel_linear::dismec::{
 use manylabel_sparse::{CsrOwned, RowsRef, Stored};
 
 /// The name of the rows of a node in error messages.
-const ROWS: &str = "rows of a node";
+const ROWS: &str = "number of rows of a node";
 
 /// The training rows and the parameters of the solver. All nodes use the same ones.
 #[derive(Debug, Clone, Copy)]

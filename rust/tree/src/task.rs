@@ -27,7 +27,7 @@ use std::sync::atomic::AtomicUsize;
 const NODES: &str = "number of nodes";
 
 /// The name of weights in error messages.
-const WEIGHTS: &str = "the weights";
+const WEIGHTS: &str = "number of weights";
 
 /// The trees of a fit.
 #[derive(Debug)]
@@ -107,7 +107,12 @@ impl TreeArrays {
             && self.orders.len() == length * n_trees
             && self.orders.iter().all(|&label| (label as usize) < n_labels)
             && spans.iter().all(are_spans);
-        ensure("trees", are_trees, "the trees of a fit", "other arrays")?;
+        ensure(
+            "trees",
+            are_trees,
+            "the trees of a fit",
+            "arrays that are not consistent",
+        )?;
         Ok(Forest {
             children: self.children,
             spans,
@@ -188,7 +193,11 @@ impl Piece {
         push(NODES, &mut self.feature_ends, self.features.len() as i64)?;
         push(NODES, &mut self.weight_ends, self.weights.len() as i64)?;
         extend(NODES, &mut self.intercept, node.intercept)?;
-        extend("held-out rows", &mut self.margins, node.of_held_out)?;
+        extend(
+            "number of held-out rows",
+            &mut self.margins,
+            node.of_held_out,
+        )?;
         push(NODES, &mut self.margin_ends, self.margins.len() as i64)?;
         for state in &node.carried {
             self.states.push(state)?;
@@ -216,7 +225,12 @@ impl Piece {
             && ends(&self.margin_ends, self.margins.len())
             && self.row_ends.len() == self.features.len()
             && self.outputs.len() == self.weights.len();
-        ensure("piece", fits, "the fit of some nodes", "other arrays")
+        ensure(
+            "piece",
+            fits,
+            "the fit of some nodes",
+            "arrays that are not consistent",
+        )
     }
 
     /// Appends the nodes to a model, whose next node is `first`.

@@ -17,10 +17,10 @@ use rayon::prelude::*;
 const LABELS_AT_ONCE: usize = 64;
 
 /// The name of the stored values in error messages.
-const ENTRIES: &str = "stored values of label vectors";
+const ENTRIES: &str = "number of stored values of label vectors";
 
 /// The name of rows in error messages.
-const ROWS: &str = "rows of a label";
+const ROWS: &str = "number of rows of a label";
 
 /// The vectors of the labels of a unit of work, one after the other.
 #[derive(Default)]

@@ -164,8 +164,8 @@ impl Walk {
         cols: impl IntoIterator<Item = u32>,
         values: impl IntoIterator<Item = f32>,
     ) -> Result<(), Error> {
-        extend("features of some rows", &mut self.cols, cols)?;
-        extend("features of some rows", &mut self.values, values)?;
+        extend("number of features of some rows", &mut self.cols, cols)?;
+        extend("number of features of some rows", &mut self.values, values)?;
         push("number of rows", &mut self.ends, self.cols.len())
     }
 
@@ -179,8 +179,8 @@ impl Walk {
         entries: impl IntoIterator<Item = (u32, f32)>,
     ) -> Result<(), Error> {
         for (col, value) in entries {
-            push("features of some rows", &mut self.cols, col)?;
-            push("features of some rows", &mut self.values, value)?;
+            push("number of features of some rows", &mut self.cols, col)?;
+            push("number of features of some rows", &mut self.values, value)?;
         }
         push("number of rows", &mut self.ends, self.cols.len())
     }

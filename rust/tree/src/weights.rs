@@ -23,7 +23,7 @@ use manylabel_sparse::from_half;
 use std::ops::Range;
 
 /// The name of the weights in error messages.
-const WEIGHTS: &str = "the weights";
+const WEIGHTS: &str = "number of weights";
 
 /// The largest finite 16-bit float.
 const MOST_HALF: f32 = 65504.0;

@@ -144,7 +144,8 @@ impl Columns {
                     Role::Ignored
                 }
                 Kind::Hierarchical(_) => {
-                    let expected = "no hierarchical attribute that is not a label (use `ignore` to leave it out)";
+                    let expected =
+                        "hierarchical attributes only as labels (`ignore` can exclude others)";
                     return Err(Unfit::new(expected, quote(name.as_bytes())).at(path, line));
                 }
                 kind if labels[position] => columns

@@ -109,7 +109,7 @@ impl<'a> Line<'a> {
                 .iter()
                 .position(|&byte| byte == mark || byte == b'\\');
             let Some(length) = length else {
-                let expected = format!("a closing {}", char::from(mark));
+                let expected = format!("a closing quotation mark `{}`", char::from(mark));
                 return Err(Unfit::new(expected, quote(&self.text[start..])));
             };
             self.at += length + 1;

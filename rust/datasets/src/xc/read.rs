@@ -190,7 +190,12 @@ impl<'w> XcFile<'w> {
             n_labels: shape.2 as u64,
         };
         if limits.n_features.max(limits.n_labels) > I::MAX {
-            let got = format!("{} features and {} labels", shape.1, shape.2);
+            let got = format!(
+                "{} features and {} labels; at most {} of each are supported",
+                shape.1,
+                shape.2,
+                I::MAX
+            );
             return Err(Error::TooLarge {
                 what: "number of columns",
                 got,

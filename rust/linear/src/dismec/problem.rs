@@ -390,14 +390,14 @@ pub(super) fn check_magnitude(
         let (name, expected) = if longest > total {
             (
                 "X",
-                "such that the product of 2 C, the sum of sample_weight and the largest squared \
-                 row length is at most 1e17 (`normalize=True` scales rows to length 1)",
+                "small enough that 2 * C * sum(sample_weight) * (largest squared length of a row) \
+                 is at most 1e17 (`normalize=True` scales rows to length 1)",
             )
         } else {
             (
                 "C",
-                "such that the product of 2 C, the sum of sample_weight and the largest squared \
-                 row length is at most 1e17 (`normalize=True` scales rows to length 1)",
+                "small enough that 2 * C * sum(sample_weight) * (largest squared length of a row) \
+                 is at most 1e17 (`normalize=True` scales rows to length 1)",
             )
         };
         return Err(Error::Param {
@@ -408,7 +408,7 @@ pub(super) fn check_magnitude(
     }
     match cost.iter().find(|&&cost| cost * least < SMALLEST) {
         Some(cost) => {
-            let expected = "such that the product of 2 C and each sample_weight is at least 1e-30";
+            let expected = "large enough that 2 * C * sample_weight is at least 1e-30 for each row";
             Err(Error::Param {
                 name: "C",
                 expected,

@@ -548,8 +548,8 @@ fn check_magnitude(longest: f64, targets: &Targets<'_>) -> Result<(), Error> {
     }
     Err(Error::Param {
         name: "X",
-        expected: "such that the product of the sum of sample_weight, the largest label_weight and the \
-                   largest squared row length is at most 1e17 (`normalize=True` scales rows to length 1)",
+        expected: "small enough that sum(sample_weight) * max(label_weight) * (largest squared length of \
+                   a row) is at most 1e17 (`normalize=True` scales rows to length 1)",
         got: format!("a product of {magnitude:.1e}"),
     })
 }

@@ -73,7 +73,7 @@ impl<'a> Scorer<'a> {
             return Err(Error::Param {
                 name: "features_",
                 expected: "increasing feature numbers below the number of features",
-                got: "numbers that are not increasing or too large".into(),
+                got: "numbers that do not increase, or that are too large".into(),
             });
         }
         Ok(Self {

@@ -348,7 +348,7 @@ impl<'a, 'x> Ridge<'a, 'x> {
         let (rows, values) = self.labels.by_label.row(label);
         let unknown = rows.iter().zip(values).filter(|(_, value)| value.is_nan());
         let n_unknown = unknown.clone().count();
-        let mut found = zeros("the unknown entries of a label", a.n_cols, n_unknown)?;
+        let mut found = zeros("number of unknown entries of a label", a.n_cols, n_unknown)?;
         for (j, (&row, _)) in unknown.enumerate() {
             let weight = self.weights.map_or(1.0, |weights| weights[row as usize]);
             let scale = f64::from(weight).sqrt();

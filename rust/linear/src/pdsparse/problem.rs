@@ -107,14 +107,14 @@ impl<'x> Problem<'x> {
             let (name, expected) = if longest > total {
                 (
                     "X",
-                    "such that the product of C, the sum of sample_weight and the largest squared \
-                     row length is at most 1e30 (`normalize=True` scales rows to length 1)",
+                    "small enough that C * sum(sample_weight) * (largest squared length of a row) \
+                     is at most 1e30 (`normalize=True` scales rows to length 1)",
                 )
             } else {
                 (
                     "C",
-                    "such that the product of C, the sum of sample_weight and the largest squared \
-                     row length is at most 1e30 (`normalize=True` scales rows to length 1)",
+                    "small enough that C * sum(sample_weight) * (largest squared length of a row) \
+                     is at most 1e30 (`normalize=True` scales rows to length 1)",
                 )
             };
             return Err(Error::Param {

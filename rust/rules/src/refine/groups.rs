@@ -69,7 +69,7 @@ impl Groups {
         let n_set = set.rows.len();
         let is_in = |row: &u32| set.positions[*row as usize] != ABSENT;
         let missing = column.missing.iter().copied().filter(is_in);
-        let missing = collected("missing values", missing)?;
+        let missing = collected("number of missing values", missing)?;
         let mut coded: Vec<(u32, u32)> = reserved("number of rows", n_set.min(column.rows.len()))?;
         match column.codes_by_row() {
             Some(codes) if n_set * (n_set.ilog2() as usize + 1) * 2 < column.rows.len() => {

@@ -309,11 +309,11 @@ impl DenseTask<'_> {
         let n_weights = n_labels
             .checked_mul(n_features)
             .ok_or_else(|| Error::TooLarge {
-                what: "the weights",
+                what: "the matrix of weights",
                 got: format!("{n_labels} x {n_features} numbers do not fit in memory"),
             })?;
         Ok(DenseModel {
-            weights: filled("the weights", 0.0, n_weights)?,
+            weights: filled("the matrix of weights", 0.0, n_weights)?,
             intercept: filled("number of labels", f32::NEG_INFINITY, n_labels)?,
             n_iter: filled("number of labels", 0, n_labels)?,
             cut: None,
