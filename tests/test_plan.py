@@ -129,7 +129,7 @@ def test_arguments(data):
     X, Y = data
     with pytest.raises(TypeError, match="`estimator` must be an estimator of manylabel, got object"):
         ml.plan(object(), X, Y)
-    with pytest.raises(TypeError, match="`estimator` must be an object, got the class Rembrandt"):
+    with pytest.raises(TypeError, match="`estimator` must be an estimator instance, got the class Rembrandt"):
         ml.plan(ml.Rembrandt, X, Y)
     with pytest.raises(ValueError, match="`max_seconds` must be > 0, got 0"):
         ml.plan(ml.DiSMECClassifier(), X, Y, max_seconds=0)

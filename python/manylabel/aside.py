@@ -8,9 +8,10 @@ A process locks its temporary file while it writes. The operating system release
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
 The next call of `written_aside` for the same directory removes such a file.
 
-Windows does not have these locks. An open file cannot be removed there, but `written_aside` must close a
-temporary file before it can rename the file. Between these two steps, another process could remove the file.
-On Windows, `written_aside` therefore removes only temporary files that are at least a day old.
+Windows does not have these locks. On Windows, no process can remove a temporary file while it is open.
+However, `written_aside` must close the file before it renames the file. Between these two steps, another
+process could remove the file. On Windows, `written_aside` therefore removes only temporary files that are at
+least a day old.
 """
 
 from __future__ import annotations
@@ -242,7 +243,7 @@ def _is_at(path: Path, descriptor: int) -> bool:
 def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
     """Give a file the permissions of the old file.
 
-    If the process is allowed to, also give it the owner and the group of the old file.
+    The file also gets the owner and the group of the old file if the process is allowed to set them.
     """
     if sys.platform == "win32":
         return

@@ -64,8 +64,8 @@ def fit(
 ) -> Any:
     """Fit an estimator on the workers of a cluster.
 
-    The work is divided into pieces, such as groups of labels (see `manylabel.shards`), and each worker fits
-    one piece after the other.
+    The work is divided into pieces, such as groups of labels (see `manylabel.shards`). Each worker fits some
+    of the pieces, one at a time.
 
     Parameters
     ----------
@@ -129,25 +129,26 @@ def fit(
     cluster during the fit. If the cluster has no workers left, the fit waits until one joins. A
     ``LocalCluster`` restarts a worker that was killed. If the new worker is not connected within 15 seconds,
     for example because it was also killed, the cluster does not try again. The setting
-    ``distributed.deploy.lost-worker-timeout`` changes the 15 seconds.
+    ``distributed.deploy.lost-worker-timeout`` changes this time limit.
 
-    The fit of a `CorrLogClassifier` consists of rounds, which are divided into pieces. A round usually
-    computes a gradient and then takes a step. The workers share the work of each round. Short rounds are not
-    divided (see `manylabel.shards.fit`). The workers exchange the results of a round as files in the folder
-    `checkpoint`. Unlike other fits, the fit of a `CorrLogClassifier` uses only the workers that the cluster
-    has when the first round starts. A worker that joins later is used only if it replaces a worker that has
-    died.
+    The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
+    step. The rounds are divided into pieces, and the workers share the pieces of each round. If `n_pieces` is
+    "auto", short rounds are not divided (see `manylabel.shards.fit`). The workers exchange the results of the
+    pieces as files in the folder `checkpoint`. Unlike other fits, the fit of a `CorrLogClassifier` uses only
+    the workers that the cluster has when the first round starts. A worker that joins later is used only if it
+    replaces a worker that has died.
+
     Several workers are useful for a `CorrLogClassifier` only if the computation of a gradient takes at
-    least about 0.1 seconds. A smaller fit is faster with the method ``fit``. For example, a fit to 3,000
-    rows with 2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with
-    two workers.
+    least about 0.1 seconds. Otherwise, the method ``fit`` is faster. For example, a fit to 3,000 rows with
+    2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
+    workers.
 
     All workers memory-map X and Y from one folder. Workers on one machine share the memory. If X is a folder,
     the workers read this folder. If X and Y are arrays or sparse matrices, the client writes them to the
     folder `checkpoint`. If X and Y are dask arrays, the client computes their blocks one after the other, and
-    writes them to the folder ``<checkpoint>-data`` next to `checkpoint`. This folder is not deleted, unless
-    `checkpoint` is None. If `sample_weight` is given, the client always writes X, Y and the weights to the
-    folder `checkpoint`.
+    writes them to the folder ``<checkpoint>-data`` next to `checkpoint`. This folder is deleted after the fit
+    only if `checkpoint` is None. If `sample_weight` is given, the client writes X, Y and the weights to the
+    folder `checkpoint`, even if X is a folder or a dask array.
 
     If X is a dask array, its first block with at least one row determines whether X is written as a dense
     array or as a sparse matrix. X is dense if this block is an ndarray in which more than half of the values
@@ -203,8 +204,8 @@ def predict_topk(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If `k` is not valid, if there is no client, if the folder or the model file is not valid, or if the
-        model was fitted to another number of features.
+        If `k` is not valid, if there is no client, if the folder or the model file is not valid, or if X has
+        another number of features than the model.
     TypeError
         If `model` or X is not a path, or if `client` is not a client.
     AttributeError

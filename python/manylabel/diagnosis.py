@@ -53,7 +53,7 @@ class Finding:
     Parameters
     ----------
     kind : str
-        Kind of the fault, such as "twin labels".
+        Kind of the fault, such as "twin labels", which are labels that are 1 in the same rows.
     text : str
         Text that describes the fault, its consequences, and a remedy.
     count : int
@@ -168,10 +168,10 @@ def doctor(
         Features and labels of the test rows. If they are given, the function also looks for faults in
         the split of the rows into training and test rows.
     cv : int, splitter or iterable, default=5
-        The folds of a cross-validation. The function reports a label if no training row of a fold has it, or
-        if no test row of a fold has it. An int is the number of folds; the test rows of each fold are then
-        consecutive rows. Otherwise, pass a splitter of scikit-learn, or an iterable of pairs of arrays: the
-        indices of the training rows and of the test rows.
+        The folds of a cross-validation. The function reports each label that is missing from the training
+        rows or from the test rows of a fold. An int is the number of folds; the test rows of each fold are
+        then consecutive rows. Otherwise, pass a splitter of scikit-learn, or an iterable with two arrays per
+        fold: the indices of the training rows and the indices of the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
         Y and of X. If a matrix is not a data frame, names such as "label 3" and "feature 5" are used instead.
@@ -188,14 +188,14 @@ def doctor(
 
     Notes
     -----
-    The function looks for the following faults, in this order:
+    The function looks for the following faults, listed from the most to the least harmful:
 
     - test rows with the same features as a training row;
     - features that identify a label, for example because they are nonzero in exactly the rows with the label;
     - values of X that are not finite;
     - labels that only test rows have;
     - labels that all rows have, and labels that no row has;
-    - labels that are true in the same rows;
+    - labels that are 1 in the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
     - folds in which a label has no training row or no test row (only labels with at least as many rows as
@@ -204,7 +204,7 @@ def doctor(
     - labels with fewer than 5 rows;
     - features with only one value.
 
-    Features that identify a label, and labels that are true in the same rows, are reported only if the label
+    Features that identify a label, and labels that are 1 in the same rows, are reported only if the label
     is 1 in at least 5 rows and 0 in at least 5 rows. If the data have fewer than 15 rows, the minimum is a
     third of the rows instead of 5.
 
@@ -219,7 +219,8 @@ def doctor(
     'copied rows across the split'
     """
     if (X_test is None) != (Y_test is None):
-        raise ValueError("`X_test` and `Y_test` must both be given or both be None")
+        given = "Y_test" if X_test is None else "X_test"
+        raise ValueError(f"`X_test` and `Y_test` must both be given or both be None, got only `{given}`")
     label_names = column_names(Y) if label_names is None else label_names
     feature_names = column_names(X) if feature_names is None else feature_names
     rows, labels = _matrices(X, Y, "")
@@ -244,7 +245,7 @@ def doctor(
 
 
 class _Names:
-    """Returns the names of labels and features for texts, such as "label 3" if there are no names."""
+    """Names of labels and features in the texts of findings. A default name is, for example, "label 3"."""
 
     def __init__(self, labels: Any, n_labels: int, features: Any, n_features: int) -> None:
         self._labels = None if labels is None else as_names([str(name) for name in labels], n_labels)
@@ -285,7 +286,7 @@ def _matrices(X: Any, Y: Any, suffix: str) -> tuple[csr_array, csr_array]:
 
 
 def _finding(kind: str, items: list[Any], text: str, shown: list[str]) -> Iterator[Finding]:
-    """Yield a finding if there are items. Its text consists of the kind, the first items and `text`."""
+    """Yield a finding if there are items. Its text has the kind, the first names in `shown`, and `text`."""
     if items:
         named = ", ".join(shown[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
         yield Finding(kind, f"{kind.capitalize()} ({len(items):,}): {named}. {text}", len(items), items)

@@ -72,10 +72,11 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     end of the ``with`` block, or when the process ends.
 
     On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts
-    towards the limit. Only blocks of the Rust core above 4 MiB always return to the system when they are
-    freed. The first call with a limit changes a setting of glibc, which then keeps only a few MiB. The
-    process may become slightly slower, also after the limit is removed. Memory that was freed before the
-    first call may still count, so set the limit before the first fit.
+    towards the limit. Blocks of more than 4 MiB that the Rust core allocates are an exception: they always
+    return to the system when they are freed. The first call with a limit changes a setting of glibc. From
+    then on, glibc keeps only a few MiB of freed memory. This may make the process slightly slower, even after
+    the limit is removed. Memory that was freed before the first call may still count, so set the limit before
+    the first fit.
 
     The limit cannot stop copies of X or Y that numpy and scipy make before the Rust core starts. The limit
     applies to all threads of the process. Child processes that are started with fork have the same

@@ -1,7 +1,7 @@
 """Descriptions of the scikit-learn classes that a model file can contain, such as `TfidfVectorizer`.
 
-`manylabel.save` can save a pipeline of instances of these classes and of estimators of this library. An
-instance of a scikit-learn class is stored in the same way as an estimator of this library: parameters and
+`manylabel.save` can save a pipeline whose steps are instances of these classes or estimators of this library.
+An instance of a scikit-learn class is stored in the same way as an estimator of this library: parameters and
 small values as JSON, and arrays as tensors. The class name in the file has the prefix ``sklearn.``. Only
 parameters that differ from their defaults are stored, so that the file can be loaded with other versions of
 scikit-learn.
@@ -121,8 +121,8 @@ class _AnalyzerPart(Part):
 class _TextPart(_AnalyzerPart):
     """Description of a vectorizer with a vocabulary.
 
-    A file contains the attribute ``terms_`` instead of ``vocabulary_``. It lists the terms in the order of
-    their columns.
+    A file contains the attribute ``terms_`` instead of ``vocabulary_``. The attribute ``terms_`` lists the
+    terms in the order of their columns.
     """
 
     def __init__(self, cls: type, **attributes: Attribute) -> None:
@@ -213,12 +213,12 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 class _AnyOf(Attribute):
-    """Description of a fitted attribute that may be of one of several kinds.
+    """Description of a fitted attribute for which several kinds of values are allowed.
 
     Parameters
     ----------
     *kinds : Attribute or None
-        A description of each kind. None means that the attribute may be None.
+        A description of each allowed kind of value. None means that the value may be None.
     """
 
     def __init__(self, *kinds: Attribute | None) -> None:

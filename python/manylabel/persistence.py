@@ -122,9 +122,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     -----
     The known classes of scikit-learn are `Pipeline`, `FeatureUnion`, `CountVectorizer`, `TfidfVectorizer`,
     `HashingVectorizer`, `TfidfTransformer`, `TruncatedSVD`, `StandardScaler`, `MaxAbsScaler`, `Normalizer`
-    and `MultiLabelBinarizer`. All steps of a pipeline must be known classes or classes of this library.
-    Subclasses of the known classes cannot be saved. A vectorizer with a function as a parameter, such as
-    `tokenizer`, cannot be saved either, because a model file contains no code.
+    and `MultiLabelBinarizer`. Every step of a pipeline must be an instance of a known class or of a
+    class of this library. Instances of subclasses of the known classes cannot be saved. A vectorizer with a
+    function as a parameter, such as `tokenizer`, cannot be saved either, because a model file contains no
+    code.
 
     Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
     identical. An array in C order or Fortran order is loaded in the same order. Any other array is loaded in
@@ -156,7 +157,10 @@ def to_bytes(estimator: Any) -> NDArray[np.uint8]:
 
 
 def from_bytes(content: NDArray[np.uint8]) -> Any:
-    """Return the estimator in `content`, which `to_bytes` returned. Its arrays are views of `content`."""
+    """Return the estimator that `to_bytes` converted to `content`.
+
+    The arrays of the estimator are views of `content`.
+    """
     return _decode(content)
 
 

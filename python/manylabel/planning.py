@@ -64,7 +64,7 @@ class Plan:
         Time to predict a single row, in seconds. It is measured with the model that was fitted to the largest
         subset of the rows (see `rows`). The value is None if the estimator has no method ``predict_topk``.
     rows : tuple of int
-        Numbers of rows of the subsets that `plan` fitted the estimator to, in increasing order.
+        Number of rows of each subset to which `plan` fitted the estimator, in increasing order.
     budget : int or None
         The argument `memory` of `plan`, in bytes. None means that there is no budget.
     advice : tuple of str
@@ -187,10 +187,10 @@ def plan(
     -----
     The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. The largest subsets are
     left out if the fits are expected to take longer than `max_seconds` in total. The forecast extrapolates
-    from the two largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is
-    fitted to these two subsets. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the
-    geometric mean of the power law and a linear extrapolation. With a single subset, the forecast is
-    proportional to the number of rows.
+    the values measured with the two largest subsets that were used. A power law ``a * n_rows**b`` with
+    ``0 <= b <= 2`` is computed from these values. If ``b >= 1``, the forecast is the power law. Otherwise,
+    the forecast is the geometric mean of the power law and a linear extrapolation. With a single subset, the
+    forecast is proportional to the number of rows.
 
     With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
     The time of this choice is added to the forecast. With ``max_leaf="auto"``, `LabelTreeClassifier` uses the
@@ -300,7 +300,7 @@ def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
 
 
 def _measured(model: Any, X: Any, Y: Any, clock: Callable[[], float]) -> tuple[_Sample, Any]:
-    """Fit the model to a subset of the rows, and measure what the fit needs."""
+    """Fit the model to a subset of the rows. Return the measurements (see `_Sample`) and the fitted model."""
 
     def fit() -> tuple[Any, float]:
         fitted = clone(model)
@@ -321,7 +321,7 @@ def _measured(model: Any, X: Any, Y: Any, clock: Callable[[], float]) -> tuple[_
 
 
 class _MemoryPeak:
-    """Measures the memory of the core, Python and numpy in the block of a ``with`` statement.
+    """Measures the memory of the Rust core, Python and numpy in the block of a ``with`` statement.
 
     Attributes
     ----------
@@ -352,7 +352,7 @@ class _MemoryPeak:
 
 
 def _settled(model: Any, X: Any, Y: Any) -> Any:
-    """Return the model with chosen values in place of "auto", for the parameters that depend on the rows."""
+    """Choose values for the "auto" parameters that depend on the rows. Return the model with these values."""
     threads = n_threads(model.n_jobs)
     if isinstance(model, DiSMECClassifier):
         return clone(model._settled(X, Y, None, threads, lambda _: None))

@@ -1,4 +1,4 @@
-"""Plots for all classifiers. Plots for a single estimator are in other modules, such as `manylabel.rules`."""
+"""Plots for all classifiers. Plots for a particular class are in other modules, such as `manylabel.rules`."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
 """Fits that consist of many short rounds, which several processes can share through a folder.
 
-The fits of some estimators consist of many short rounds. For example, a round computes a gradient. Writing a
-file for each round would take longer than the round. The state of the fit is therefore stored from time to
-time. A fit that is started again continues from the last stored state. The result does not depend on when
-states are stored.
+The fits of some estimators consist of many short rounds. For example, a round computes a gradient and then
+takes a step along the gradient. Writing a file for each round would take longer than the round. The state of
+the fit is therefore stored only from time to time. A fit that is started again continues from the last stored
+state. The result does not depend on when states are stored.
 
 If several processes fit the same model, they share the work of each long round. The computation of such a
 round is divided into pieces. Each process has the complete state, computes some of the pieces, and writes the
-results to the folder. When the results of all pieces are there, each process takes the step of the round, for
-example a step along the gradient. All processes take the same step. A process never waits long: if the
-results of another process are late, the waiting process computes the missing pieces itself. Short rounds are
-not shared, because an exchange of files takes longer than such a round. Each process then computes the whole
-round.
+results to the folder. When the results of all pieces are available, each process takes the step of the round.
+All processes take the same step. A process never waits long: if the results of another process are late, the
+waiting process computes the missing pieces itself. Short rounds are not shared, because an exchange of files
+takes longer than such a round. Each process then computes the whole round.
 
 The subfolder ``rounds`` has the states that were stored last, such as ``state-00000120.npz``. It also has the
 results of each shared round after the last stored state, in files such as ``00000121/0-0.bin``. The subfolder
@@ -244,7 +243,7 @@ class SharedRounds:
 
 
 class _Results:
-    """The results of the pieces of a round that this process has computed or read."""
+    """The results that this process has computed or read for the pieces of a round."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -258,7 +257,7 @@ class _Results:
         return all(piece in self.found for piece in pieces)
 
     def write(self, process: int, computed: dict[int, NDArray[np.uint8]]) -> None:
-        """Write the results of some pieces.
+        """Write the results of some pieces to a file.
 
         The file is not flushed to the disk. After a power failure, it may be damaged, and then it is ignored.
         """
@@ -308,7 +307,7 @@ def _packed(results: dict[int, NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
     """Return the content of a file of results, in parts.
 
     The content begins with 64-bit integers: a checksum of everything that follows, the number of results, and
-    for each result the number of its piece and its length in bytes. The results follow, one after the other.
+    the piece index and the length in bytes of each result. The results follow, one after the other.
     A ``.npz`` file would take several times as long to write and to read.
     """
     numbers = [len(results)]

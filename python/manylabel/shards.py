@@ -124,8 +124,8 @@ def fit(
         piece of a `LabelTreeClassifier` has up to eight nodes. A piece of a `Rembrandt` has up to eight
         groups. A piece of a `DiSMECClassifier` also has up to eight groups, or up to 32 groups if there are
         more than 256 groups. One thread fits a group, so a piece of eight groups uses at most eight threads.
-        If X is dense and the loss of a `DiSMECClassifier` is the squared hinge loss, all threads fit a group
-        together. Each piece is then one group, or several groups if there are more than 4,096 groups.
+        A `DiSMECClassifier` with a dense X and the squared hinge loss is an exception: all threads fit a
+        group together. Each piece is then one group, or several groups if there are more than 4,096 groups.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -144,8 +144,8 @@ def fit(
         true labels are recorded in Y.
     progress : callable, default=None
         Function that is called about 20 times per second. Its argument is the number of labels that this call
-        has fitted. With `Rembrandt`, it is the number of groups of components instead, summed over all
-        regressions. If the function raises an exception, the fit stops.
+        of `fit` has fitted. With `Rembrandt`, the argument is instead the number of groups of components,
+        summed over all regressions. If the function raises an exception, the fit stops.
 
     Returns
     -------
@@ -181,11 +181,12 @@ def fit(
     that returns the estimator needs memory for all weights. With `LabelTreeClassifier`, each call sends all
     rows through the finished levels of the trees, and needs memory for the weights of these levels.
 
-    With `Rembrandt`, each call copies Y, and also X if X is sparse, even if X is a folder. Each call reads
-    the pieces of the finished regressions and orthogonalizes their results. This takes O(n_labels m^2) time
-    for m random vectors. If the parameter `solver` is not "cg", each call also factorizes the Gram matrix
-    once for each penalty. For each group of components in a piece, the file of the piece has 32 numbers per
-    label. In the last regression, it has 32 numbers per feature instead.
+    With `Rembrandt`, each call copies Y. If X is sparse, each call also copies X, even if X is a folder. Each
+    call reads the pieces of the finished regressions and orthogonalizes their results. This takes
+    O(n_labels m^2) time, where m is the number of random vectors (see `Rembrandt`). If the parameter `solver`
+    is not "cg", each call also factorizes the Gram matrix once for each penalty. For each group of components
+    in a piece, the file of the piece has 32 numbers per label. In the last regression, it has 32 numbers per
+    feature instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing takes more than a
@@ -406,7 +407,7 @@ class Folder:
 
     @property
     def stages(self) -> list[range]:
-        """The range of the indices of the pieces in each stage of the fit (see `Pieces`)."""
+        """For each stage of the fit, the range of its piece indices (see `Pieces`)."""
         choice = self.choice
         assert choice is not None
         return [range(*bounds) for bounds in pairwise([*choice["stages"].tolist(), self.n_pieces])]
@@ -416,7 +417,7 @@ class Folder:
         return next(stage for stage, numbers in enumerate(self.stages) if number in numbers)
 
     def units_of(self, number: int) -> tuple[int, int]:
-        """Return the first unit of a piece, and the end of its range of units (see `Pieces`)."""
+        """Return the index of the first unit of a piece, and the index after its last unit (see `Pieces`)."""
         choice = self.choice
         assert choice is not None
         first, end = choice["cuts"][number : number + 2].tolist()
@@ -636,7 +637,7 @@ class Work:
         return self._cut.has_rounds
 
     def fit(self, numbers: Iterable[int], report: Report, share: tuple[int, int] = (1, 1)) -> None:
-        """Fit those of the given pieces that the folder does not contain yet.
+        """Fit the given pieces that are not in the folder yet.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
         results. `share` is ``(i, N)`` for the i-th of N processes that share the rounds of the last piece.

@@ -202,7 +202,7 @@ def test_models_without_names_and_with_one_label():
     model = ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y)
     with pytest.raises(ValueError, match="`names` must be a sequence with the names of all"):
         model.rename_labels({0: "a"})
-    with pytest.raises(ValueError, match="`names` must be None, since the model has no names"):
+    with pytest.raises(ValueError, match="`names` must be None, since the model has no label names"):
         model.add_labels(X_new, Y_new, names=["a", "b", "c"])
     with pytest.raises(ValueError, match="`name` must be None, since the model has no label names"):
         model.merge_labels([0, 1], X, Y[:, :2], name="a")

@@ -137,7 +137,7 @@ def set_state(part, name, value):
         (set_tensor("idf_", np.ones(3)), "shape of `idf_`"),
         (set_tensor("idf_", np.full(2, np.nan)), "values of `idf_` must be finite"),
         (set_tensor("terms_.utf8", np.frombuffer(b"catcat", dtype="u1")), "must be unique"),
-        (set_state("fitted", "fixed_vocabulary_", 3), "`fixed_vocabulary_` must be a valid bool"),
+        (set_state("fitted", "fixed_vocabulary_", 3), "`fixed_vocabulary_` must be a bool"),
         (set_state("fitted", "other_", 3), "has no fitted attribute 'other_'"),
         (set_state("params", "use_idf", False), "`idf_` if, and only if, `use_idf` is True"),
         (set_state("params", "vocabulary", 3), "cannot load"),

@@ -364,7 +364,7 @@ def test_early_stopping_keeps_the_rules_up_to_the_least_loss(variant):
 @pytest.mark.parametrize(("n", "fraction"), [(1, 0.5), (2, 0.99), (1, 0.01)])
 def test_early_stopping_needs_rows_on_both_sides(n, fraction):
     model = classifier(early_stopping=True, validation_fraction=fraction)
-    with pytest.raises(ValueError, match=f"`early_stopping` must leave at least one row.* of {n} rows"):
+    with pytest.raises(ValueError, match=f"`validation_fraction` must leave at least one row.* of {n} rows"):
         model.fit(np.zeros((n, 2)), np.ones((n, 2)))
 
 

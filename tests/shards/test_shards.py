@@ -397,7 +397,7 @@ def test_damaged_descriptions_are_refused(tmp_path, data):
         ({"piece": (True, True)}, ValueError, "`piece` must be a pair"),
         ({"checkpoint": None}, TypeError, "`checkpoint` must be the path of a folder, got NoneType"),
         ({"checkpoint": ""}, ValueError, "`checkpoint` must be the path of a folder, got an empty path"),
-        ({"estimator": ml.DiSMECClassifier}, TypeError, "must be an object, got the class DiSMECClassifier"),
+        ({"estimator": ml.DiSMECClassifier}, TypeError, "instance, got the class DiSMECClassifier"),
     ],
 )
 def test_wrong_arguments(tmp_path, data, arguments, error, message):

@@ -15,7 +15,7 @@ __all__ = ["demonstrate"]
 
 
 def demonstrate(arguments: Namespace) -> None:
-    """Fit the models of the demo, print their results, and write the report."""
+    """Fit the models of the demo, print their results, and write a report as an HTML file."""
     from manylabel import demo
 
     if importlib.util.find_spec("matplotlib") is None:

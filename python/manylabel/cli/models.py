@@ -1,4 +1,7 @@
-"""Model files on the command line: taggers, classifiers, and pipelines that end with a classifier."""
+"""Functions of the command line that load model files.
+
+A model file contains a `TextTagger`, a classifier, or a pipeline that ends with a classifier.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ __all__ = ["Model", "load_model"]
 
 
 class Model:
-    """A classifier, and the pipeline steps before it, which convert the features.
+    """A classifier, and the steps of a pipeline that convert the features for the classifier.
 
     Parameters
     ----------
     fitted : estimator
-        A fitted classifier, or a fitted pipeline that ends with one.
+        A fitted classifier, or a fitted pipeline whose last step is a classifier.
     """
 
     def __init__(self, fitted: Any) -> None:
@@ -44,7 +47,11 @@ class Model:
 
 
 def load_model(path: str) -> TextTagger | Model:
-    """Load a model file. If it contains a pipeline that takes texts, return a tagger."""
+    """Load a model file, and return a `TextTagger` or a `Model`.
+
+    A pipeline that takes texts is converted to a `TextTagger`. All other pipelines, and classifiers without a
+    pipeline, are returned as a `Model`.
+    """
     fitted = load(path)
     last = fitted.steps[-1][1] if isinstance(fitted, Pipeline) else fitted
     if not isinstance(last, TextTagger) and not hasattr(last, "predict_topk"):

@@ -69,7 +69,8 @@ def predict(arguments: Namespace) -> None:
 def _check_names(names: Any, arguments: Namespace) -> None:
     """Raise an error if a label name has a tab or a line break, unless the output is JSON.
 
-    Lines with such names could not be split into the names again.
+    In other output, tabs separate the names and line breaks separate the rows, so such a name could not be
+    read back.
     """
     if names is None or arguments.json:
         return
@@ -81,7 +82,8 @@ def _check_names(names: Any, arguments: Namespace) -> None:
 def _check_form(classifier: Any, arguments: Namespace) -> None:
     if arguments.probabilities and not hasattr(classifier, "predict_proba_topk"):
         raise ValueError(
-            f"{arguments.model}: expected a model of `train --calibrate`, got {type(classifier).__name__}"
+            f"{arguments.model}: --probabilities: expected a model of `train --calibrate`, got "
+            f"{type(classifier).__name__}"
         )
 
 

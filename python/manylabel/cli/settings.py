@@ -14,7 +14,7 @@ _RUN_PARAMETERS = ("n_jobs", "random_state", "verbose")
 
 
 def set_parameter(model: Any, name: str, text: str) -> None:
-    """Set a parameter of an estimator from text.
+    """Set a parameter of an estimator to a value that is given as text.
 
     The class attribute ``parameters`` of the estimator describes how to convert the text to a value.
     """

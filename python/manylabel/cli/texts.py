@@ -32,7 +32,7 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: str) -> bool:
-    """Return whether `read_texts` can read a path, which must be a table of texts or a folder of texts.
+    """Return whether a path is a table of texts or a folder of texts, which `read_texts` can read.
 
     A folder that `manylabel.datasets.convert` wrote is not a folder of texts.
     """

@@ -103,7 +103,10 @@ def _train_tagger(model: Any, rule: Any, path: Path, arguments: Namespace) -> No
 
 
 def merge(arguments: Namespace) -> None:
-    """Join the finished pieces of a fit (see `manylabel.shards`), and save the model."""
+    """Make a model from the finished pieces of a fit, and save the model.
+
+    A piece is a part of a fit, such as the fit of some labels (see `manylabel.shards`).
+    """
     path = output_path(arguments.output)
     model = shards.merge(arguments.folder)
     set_run(model, n_jobs=None, verbose=0)

@@ -1,9 +1,9 @@
 """A backend for Annif [1]_, a tool for automated subject indexing.
 
 The backend ``manylabel`` trains a `TextTagger` on the documents of an Annif project. Annif's analyzer splits
-the texts into words. The model is one file in the data folder of the project. The file contains the terms
-(words or word sequences) with their IDF weights, the classifier and its calibration. The label names are the
-URIs of the subjects.
+the texts into words. The model is one file in the data folder of the project. The file contains the
+classifier, its calibration, and the terms (words or word sequences) with their IDF weights. The label names
+are the URIs of the subjects.
 
 Annif does not find backends in other packages by itself, so this module must be imported before Annif uses
 the backend. For example, set the environment variable ``ANNIF_CONFIG``. It names the Python class that
@@ -59,8 +59,8 @@ A setting that is a parameter of the classifier is passed to the classifier, for
 the old and the new documents. The terms, their IDF weights and the nodes of the tree do not change. However,
 a subject that is fitted again may move to another leaf; see :meth:`manylabel.tagging.TextTagger.update`.
 Subjects that the model does not have are added. The scores of subjects that are not in the added documents do
-not change. The curves that convert scores to probabilities are not fitted again. An added subject uses the
-common curve of all subjects.
+not change. The calibration curves, which convert scores to probabilities, are not fitted again. An added
+subject uses the calibration curve that was fitted to all subjects together.
 
 Documents without subjects, and documents without words, are not used for training. Subjects that were removed
 from the project's subject vocabulary, or that the project excludes, are not suggested.
@@ -123,7 +123,7 @@ _PATH_WEIGHT = 0.25
 
 
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
-    """Annif's default settings, in a class whose import makes the backend ``manylabel`` available.
+    """Annif's default settings. The import of this class makes the backend ``manylabel`` available.
 
     To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. Annif then imports this module. A
     web server such as gunicorn or uvicorn loads all projects when it starts. The command ``annif``, including
@@ -207,8 +207,8 @@ class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has
         tagger: Any = self._tagger
         if not hasattr(tagger, "rows_"):
             raise NotSupportedException(
-                "The model was trained without allow_learn=true, so it does not have its documents; "
-                "train it again with this setting",
+                "The model was trained without allow_learn=true, so it has not kept its training documents; "
+                "train the model again with allow_learn=true",
                 backend_id=self.backend_id,
             )
         examples = list(self._examples(corpus.documents))
@@ -308,7 +308,10 @@ def _probabilities(classifier: Any, X: csr_array, k: int) -> csr_array:
 
 
 def _widen(classifier: Any) -> None:
-    """Raise `beam` of a label tree to at least 20, so that suggestions visit more nodes than training did."""
+    """Set the parameter `beam` of a label tree to 20 if it is lower.
+
+    The search for suggestions then visits more nodes than the search during training.
+    """
     tree = getattr(classifier, "estimator_", classifier)
     if isinstance(tree, LabelTreeClassifier):
         tree.set_params(beam=max(tree.beam, _BEAM))
@@ -318,7 +321,7 @@ def _with_labels(calibrator: LabelCalibrator, estimator: Any) -> LabelCalibrator
     """Return a copy of a calibrator that uses an updated classifier.
 
     The updated classifier has the old labels first, and then the new labels. The old labels keep their
-    curves. New labels get the curve for all labels.
+    calibration curves. The new labels use the curve that was fitted to all labels together.
     """
     changed = copy(calibrator)
     n_new = len(estimator.classes_) - len(calibrator.classes_)

@@ -1,4 +1,4 @@
-"""Functions that read arrays and check finished models, for the modules that read models of other programs.
+"""Functions that read arrays and check models, for the modules that read models of other programs.
 
 Errors about malformed files are ValueErrors that name the file.
 """

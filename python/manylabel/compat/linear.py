@@ -153,7 +153,7 @@ def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
 
 
 def _rows(file: TextIO, n_rows: int, n_columns: int, path: str) -> csr_array:
-    """Read a dense matrix, row by row, and return its nonzero values."""
+    """Read a dense matrix row by row, and return a sparse array with the nonzero values of the matrix."""
     columns, values, ends = [], [], [0]
     for row in range(n_rows):
         try:

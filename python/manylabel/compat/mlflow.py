@@ -2,7 +2,7 @@
 
 :func:`save_model` and :func:`log_model` write a model as a folder in the format of MLflow. The folder also
 contains the file that `manylabel.save` writes. ``mlflow.pyfunc.load_model`` maps this file into memory.
-MLflow's other tools, such as ``mlflow models serve``, also load models with ``mlflow.pyfunc.load_model``::
+MLflow's other tools, such as ``mlflow models serve``, use this function too. For example::
 
     import manylabel.compat.mlflow
     import mlflow
@@ -142,7 +142,7 @@ class _Function:
         self.model = model
 
     def get_raw_model(self) -> Any:
-        """Return the estimator of this library, for ``PyFuncModel.get_raw_model``."""
+        """Return the model. MLflow calls this method in ``PyFuncModel.get_raw_model``."""
         return self.model
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> pd.DataFrame:

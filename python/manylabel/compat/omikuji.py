@@ -48,16 +48,18 @@ cluster_min_size           must be 2, the default, because the clustering has no
 
 A value that cannot be converted raises a ValueError that states the reason.
 
-As in omikuji, the negative rows of a node are the rows of its siblings (``negatives="siblings"``). In the
-score of a label, the label and all nodes on the path to the label have the same weight (``path_weight=1``).
-The default hyper-parameters give binary trees. On the titles of the data set yso-finna-en, binary trees rank
-better with these values of `negatives` and `path_weight` than with the default values of
-`LabelTreeClassifier`. The precision at 5 is 25.13 % instead of 24.38 %, and the fit takes half the time.
+As in omikuji, the negative examples of a node are the rows that have a label below a sibling of the node, but
+none below the node (``negatives="siblings"``). In the score of a label, the label and all nodes on the path
+to the label have the same weight (``path_weight=1``). The default hyper-parameters give binary trees. On
+yso-finna-en, a data set of book titles, binary trees rank better with these values of `negatives` and
+`path_weight` than with the default values of `LabelTreeClassifier`. The precision at 5 is 25.13 % instead of
+24.38 %, and the fit takes half the time.
 
-A score of `Model.predict` is ``exp(score + threshold_)``, where ``score`` is the score of
-`LabelTreeClassifier.predict_topk`. The scores of `Model.predict` are from 0 to 1. If omikuji and this module
-train models on the same data, the scores of the two models differ. For a model with one tree that omikuji has
-trained, `Model.predict` returns the same scores as omikuji, up to rounding.
+A score of `Model.predict` is ``exp(score + threshold_)``. Here ``score`` is the score of
+`LabelTreeClassifier.predict_topk`, and ``threshold_`` is an attribute of `LabelTreeClassifier`. The scores of
+`Model.predict` are from 0 to 1. If omikuji and this module train models on the same data, the scores of the
+two models differ. If omikuji has trained a model with one tree, `Model.predict` returns the same scores as
+omikuji, up to rounding.
 
 Examples
 --------
@@ -115,7 +117,8 @@ class LossType(Enum):
 class HyperParam:
     """Hyper-parameters of `Model.train_on_data`, with the names and defaults of omikuji.
 
-    The documentation of the module describes how they are converted to parameters of `LabelTreeClassifier`.
+    The Notes of the module describe how the hyper-parameters are converted to parameters of
+    `LabelTreeClassifier`.
     Setting an attribute that omikuji does not have raises an AttributeError.
     """
 
@@ -168,7 +171,10 @@ class HyperParam:
         if self.max_depth == 1:
             if n_labels > _MOST_OUTPUTS:
                 raise _unsupported(
-                    "max_depth", "at least 2", self.max_depth, f"a leaf has at most {_MOST_OUTPUTS} labels"
+                    "max_depth",
+                    "at least 2",
+                    self.max_depth,
+                    f"a leaf has at most {_MOST_OUTPUTS} labels, and the data have {n_labels}",
                 )
             max_leaf = max(n_labels, 1)
         levels, leaves = 1, 1
@@ -199,7 +205,7 @@ class HyperParam:
 
 
 class Model:
-    """A label tree with the methods of omikuji's class ``Model``.
+    """A label-tree classifier with the methods of omikuji's class ``Model``.
 
     Call `load` or `train_on_data` to make a model.
 
@@ -324,7 +330,8 @@ class Model:
         Parameters
         ----------
         path : str
-            The folder, which is created if it does not exist. The model is the file ``model.safetensors``.
+            The folder, which is created if it does not exist. The model is saved in this folder, as the file
+            ``model.safetensors``.
 
         Raises
         ------

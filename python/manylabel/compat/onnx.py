@@ -56,8 +56,8 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     onnx.ModelProto
         The model. Its input `X` has the type float32 and the shape (n_samples, n_features). Its output
         `labels` is the result of `predict`, as an int64 array of shape (n_samples, n_labels). Its output
-        `scores` is the result of `decision_function`, as a float32 array of this shape. If y was 1-D in fit,
-        both outputs have one column.
+        `scores` is the result of `decision_function`, as a float32 array of the same shape. If y was 1-D in
+        `fit`, both outputs have one column.
 
     Raises
     ------
@@ -72,15 +72,17 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     Notes
     -----
     Scores are computed in double precision and then rounded to float32. They agree with
-    `decision_function` up to the rounding of float32. The runtime does not check X for NaN and infinite
-    values. A `BoostedRulesClassifier` can predict one of the label sets in `label_sets_` (see `predictor`).
-    If two sets share the lowest loss, up to the rounding of float64, the ONNX model and `predict` may
-    predict different sets.
+    `decision_function` up to the rounding of float32. The ONNX model does not check X for NaN and infinite
+    values.
+
+    A `BoostedRulesClassifier` predicts one of the label sets in its attribute `label_sets_` if its parameter
+    `predictor` selects this method. If two label sets share the lowest loss, up to the rounding of float64,
+    the ONNX model and `predict` may predict different label sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``
     bytes. The rules of `BoostedRulesClassifier` take 8 bytes for each pair of a rule and a label. If the
-    model predicts label sets from `label_sets_`, each of these sets takes an additional 24 bytes per label.
+    model predicts label sets from `label_sets_`, each label set takes an additional 24 bytes per label.
 
     Examples
     --------
@@ -116,7 +118,7 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
 def _parse(
     scope: Any, model: MultiLabelClassifier, inputs: list[Any], custom_parsers: Any = None
 ) -> list[Any]:
-    """Declare the outputs of a classifier."""
+    """Declare the outputs of a classifier for skl2onnx, and return them."""
     operator = scope.declare_local_operator(get_model_alias(type(model)), model)
     operator.inputs = inputs
     operator.outputs.append(scope.declare_local_variable("labels", Int64TensorType()))
@@ -250,12 +252,13 @@ def _covered(model: BoostedRulesClassifier, operator: Any, at: dict[str, Any]) -
 
 
 def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> Any:
-    """Return the set in `label_sets_` with the smallest example-wise loss; see ``rust/rules/src/known.rs``.
+    """Return, for each row, the best label set in `label_sets_`; see ``rust/rules/src/known.rs``.
 
-    The cost of a set is the sum of ``2 sinh |score|`` over all labels for which the set and the sign of the
-    score disagree. If `power` is 0, the set with the smallest cost is returned. Otherwise, terms that are
-    equal for all sets are added to the cost. This sum is divided by the weight of the set to the power
-    `power`, and the set with the smallest quotient is returned.
+    The cost of a label set is the sum of ``2 sinh |score|`` over all labels for which the label set and the
+    sign of the score disagree. If `power` is 0, the label set with the smallest cost is returned. It is the
+    label set with the smallest example-wise loss. Otherwise, the label set with the smallest value of
+    ``(cost + common) / weight**power`` is returned. Here ``common`` is a sum of terms that are equal for all
+    label sets of the row, and ``weight`` is the weight of the label set in `label_set_weights_`.
     """
     model = operator.raw_operator
     sets = model.label_sets_.toarray().astype(np.int64)

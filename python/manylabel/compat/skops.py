@@ -1,8 +1,9 @@
 """The types that skops [1]_ must trust to load models of this library.
 
-skops saves estimators without pickle, and loads a file only if the caller trusts all types in it. All
-estimators of this library can be saved with skops. `trusted_types` returns all types in their files that
-skops does not trust by default: the classes of the estimators and scipy's sparse arrays::
+skops saves estimators without pickle, and loads a file only if the caller trusts all types in the file. All
+estimators of this library can be saved with skops. The files of these estimators contain types that skops
+does not trust by default: the classes of the estimators and scipy's sparse arrays. `trusted_types` returns
+the names of all these types::
 
     import skops.io
     from manylabel.compat.skops import trusted_types

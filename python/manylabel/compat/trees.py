@@ -61,15 +61,15 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    A score of `predict_topk` is the logarithm of the probability of the label minus the attribute
-    ``threshold_``, so the probability is ``exp(score + threshold_)``.
+    A score of `predict_topk` is ``log(p) - threshold_``, where p is the probability of the label and
+    ``threshold_`` is an attribute of the classifier. The probability is thus ``exp(score + threshold_)``.
+
     With one tree, the probability equals the score of omikuji, up to rounding. With several trees, the
-    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ if, in
-    one of the trees, the beam search for a row does not reach the leaf of a label. For this tree, omikuji
-    uses the probability 0, and `LabelTreeClassifier` estimates the probability. The beam search reaches all
-    leaves if the ``beam`` that is passed to `predict_topk` is at least the number of nodes of the largest
-    level. In contrast to `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each
-    leaf.
+    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ if the
+    beam search for a row does not reach the leaf of a label in one of the trees. For this tree, omikuji uses
+    the probability 0, and `LabelTreeClassifier` estimates the probability. The beam search reaches all leaves
+    if the ``beam`` that is passed to `predict_topk` is at least the number of nodes of the largest level. In
+    contrast to `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
     """
     try:
         import cbor2
@@ -127,7 +127,10 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
 
 
 def _omikuji_weights(entry: Mapping[str, Any], n_features: int) -> csr_array:
-    """Return weights of shape (n_features + 1, n_outputs)."""
+    """Return the weights of a node, of shape (n_features + 1, n_outputs).
+
+    The last row has the weights of a feature that is 1 in every row.
+    """
     ((kind, content),) = entry.items()
     if kind == "Dense":
         dense = np.array(content["data"], dtype=np.float32).reshape(content["dim"])
@@ -172,13 +175,14 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
 
     Notes
     -----
-    A score of `predict_topk` is the logarithm of the probability of the label minus the attribute
-    ``threshold_``, so the probability is ``exp(score + threshold_)``.
-    The probability equals the value that PECOS predicts, up to rounding, if `beam` equals the ``beam_size``
-    with which PECOS predicts. The classifier does not scale the rows of X, so pass the same features as to
+    A score of `predict_topk` is ``log(p) - threshold_``, where p is the probability of the label and
+    ``threshold_`` is an attribute of the classifier. The probability is thus ``exp(score + threshold_)``.
+
+    If `beam` equals the ``beam_size`` with which PECOS predicts, the probability equals the value that PECOS
+    predicts, up to rounding. The classifier does not scale the rows of X, so pass the same features as to
     PECOS. If the model has a bias, PECOS appends a feature that is equal to the bias in every row. Do not
-    append it to X: the intercept of each label is the weight of this feature times the bias. Models in PECOS'
-    memory-mapped format must be saved again as npz.
+    append this feature to X. The intercept of each node and label is the weight of this feature times the
+    bias. Models in PECOS' memory-mapped format must be saved again as npz.
     """
     folder = Path(path)
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
@@ -247,7 +251,10 @@ def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, float, str, int]:
 def _pecos_nodes(
     weights: csc_array, clusters: csc_array, bias: float, below: list[_Node], folder: Path
 ) -> list[_Node]:
-    """Return the nodes of one level. Their outputs are the nodes of the level below, or labels."""
+    """Return the nodes of one level.
+
+    The outputs of a node are nodes of the level below. On the lowest level, the outputs are labels.
+    """
     n_outputs, n_nodes = clusters.shape
     if below and len(below) != n_outputs:
         raise ValueError(

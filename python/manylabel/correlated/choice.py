@@ -1,7 +1,8 @@
 """Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
 The penalty and the threshold are chosen with models without couplings (weights of pairs of labels). In these
-models, each label has a separate logistic regression, so a sample of the labels is sufficient.
+models, each label has a separate logistic regression, so a sample of the labels is sufficient. After the fit
+of the model with couplings, the classifier adapts the threshold to this model by `matching_threshold`.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class HeldOut:
 
 
 def _known_scores(scores: NDArray[Any], unknown: NDArray[np.bool_] | None) -> NDArray[Any]:
-    """Replace the scores of unknown entries by -inf, so that they are not predicted."""
+    """Replace the scores of unknown entries by -inf, so that these entries are not predicted."""
     return scores if unknown is None else np.where(unknown, -np.inf, scores)
 
 
@@ -136,9 +137,9 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
         Wanted number of predicted labels.
     first : float
         First threshold that the search tries. A value outside the range from -8 to 8 is replaced by the
-        nearer bound. If the number of labels with this threshold differs from `wanted` by at most 2 %, the
-        search returns this threshold. This preference matters for overfitted models, for which many
-        thresholds often give the same number of labels.
+        nearer bound. If the number of predicted labels with this threshold differs from `wanted` by at most
+        2 %, the search returns this threshold. This rule matters for overfitted models, because they often
+        predict the same number of labels with many thresholds.
 
     Returns
     -------

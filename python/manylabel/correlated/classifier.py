@@ -105,15 +105,15 @@ class CorrLogClassifier(MultiLabelClassifier):
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
         steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
-        "fista". They use the second moments of the features and labels. They require that `epsilon` is not 0.
-        Let s be 1 plus the number of features that are not constant, plus the number of labels that occur in
-        some but not all rows. s must be at most 2,048 and at most half the number of rows. ``s**2`` must be
-        at most about 8 times the number of nonzero values of X and Y. If a requirement is not met, or if the
-        quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the authors of
-        [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size. After 20
-        steps, it stops as soon as a step changes the objective by less than a thousandth of its value. This
-        early stopping regularizes the model. With "reference", the penalty of a coupling is
-        ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        "fista". They use the second moments of the features and labels. They have three requirements. First,
+        `epsilon` must not be 0. Let s be 1 plus the number of features that are not constant, plus the number
+        of labels that occur in some but not all rows. Second, s must be at most 2,048 and at most half the
+        number of rows. Third, ``s**2`` must be at most about 8 times the number of nonzero values of X and Y.
+        If a requirement is not met, or if the quasi-Newton steps fail, "auto" is "fista". "reference" is the
+        algorithm in the code of the authors of [2]_. This algorithm starts with zero weights and takes at
+        most 500 steps of fixed size. After 20 steps, it stops as soon as a step changes the objective by less
+        than a thousandth of its value. This early stopping regularizes the model. With "reference", the
+        penalty of a coupling is ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether features are scaled to unit variance to compute the penalties. If True, the weight of a
         feature is multiplied by the standard deviation of the feature, and this product is penalized. If
@@ -175,9 +175,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     and only if the label is in this set. With ``decoder="bp"``, the scores are instead the max-marginals that
     belief propagation computes, and `predict` assigns the labels with positive scores. The max-marginal of a
     label compares two label sets: the most probable one that contains the label, and the most probable one
-    that does not contain the label. It is the logarithm of the ratio of their probabilities, after
-    `threshold_` is subtracted from every intercept. If the couplings form cycles, belief propagation only
-    approximates the max-marginals.
+    that does not contain the label. The max-marginal is ``log(p / q)``, where p and q are the probabilities
+    of the first and of the second set. To compute p and q, `threshold_` is subtracted from every intercept.
+    If the couplings form cycles, belief propagation only approximates the max-marginals.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
@@ -199,10 +199,9 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
     uses double precision and takes 72 bytes per pair. With quasi-Newton steps, a pair with a nonzero weight
-    takes at least twice as much memory as any other pair. The fit also stores two copies of the
-    nonzero values of X, or one copy of all values if more than half of the values are nonzero. The log-odds
-    of only some of the rows are in memory at a time. The fit therefore stores no dense array of shape
-    (n_samples, n_labels).
+    takes at least twice as much memory as any other pair. The fit also stores two copies of the nonzero
+    values of X, or one copy of all values if more than half of the values are nonzero. The fit computes the
+    log-odds for some rows at a time, and stores no dense array of shape (n_samples, n_labels).
 
     Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
     of these labels then becomes very large. In the predictions, each of the two labels then determines the
@@ -224,15 +223,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     penalty is used. On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
-    couplings, which are fitted to the sample of the previous paragraph without its held-out rows. It finds
-    the threshold at which the number of predicted labels on the held-out rows equals the number of true
-    labels. With this threshold, the models also predict the labels of the rows that they were fitted to. The
-    ratio of predicted to true labels on these rows is the target of the second step. The second step uses the
-    final model, which has couplings and is fitted to all rows. It finds the threshold at which the ratio of
-    predicted to true labels of the final model is close to the target. This ratio is measured on 128 to 512
-    training rows, or on all training rows if there are fewer than 128. The threshold is 0 if the held-out
-    rows have fewer than ten positive entries for the sampled labels, or if the solver is "reference". To
-    minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    couplings and the sample that the previous paragraph describes. The models are fitted to the rows of the
+    sample that are not held out. The first step finds the threshold at which the number of predicted labels
+    on the held-out rows equals the number of true labels. With this threshold, the models also predict the
+    labels of the rows that they were fitted to. The ratio of predicted to true labels on these rows is the
+    target of the second step. The second step uses the final model, which has couplings and is fitted to all
+    rows. It finds the threshold at which the ratio of predicted to true labels of the final model is close to
+    the target. This ratio is measured on 128 to 512 training rows, or on all training rows if there are fewer
+    than 128. The threshold is 0 if the held-out rows have fewer than ten positive entries for the sampled
+    labels, or if the solver is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -650,10 +649,11 @@ def corrlog_path(
         ``l2_features=lam`` and, by default, ``l2_pairs="auto"`` (see `estimator`). A decreasing sequence is
         fastest.
     estimator : CorrLogClassifier, default=None
-        Unfitted estimator with the values of all other parameters. None means the default values. If
-        ``estimator.l2_pairs`` is "auto", all models have ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a
-        number, all models have the same ratio ``l2_pairs / l2_features`` as `estimator`. If
-        ``estimator.l2_features`` is "auto", the value 0.001 is used in this ratio.
+        Unfitted estimator. All models have its parameters, except for the penalties `l2_features` and
+        `l2_pairs`. None means ``CorrLogClassifier()``. If ``estimator.l2_pairs`` is "auto", all models have
+        ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a number, all models have the same ratio
+        ``l2_pairs / l2_features`` as `estimator`. If ``estimator.l2_features`` is "auto", the value 0.001 is
+        used in this ratio.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows; >= 0. The loss of a row is multiplied by the weight of the row.
 

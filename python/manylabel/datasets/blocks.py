@@ -17,7 +17,7 @@ __all__ = ["stored_blocks"]
 
 
 def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
-    """Write the blocks of dask arrays to a folder, one after the other, and memory-map X and Y from it.
+    """Write the blocks of dask arrays to a folder, one after the other, and memory-map the folder.
 
     Parameters
     ----------
@@ -71,7 +71,10 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
             if n_columns is None:
                 n_columns, dtype = of_x.shape[1], _dtype_if_dense(of_x)
             if of_x.shape[1] != n_columns:
-                raise ValueError(f"block {number} of X must have {n_columns} columns, got {of_x.shape[1]}")
+                raise ValueError(
+                    f"block {number} of X must have {n_columns} columns, like the blocks before it, got "
+                    f"{of_x.shape[1]}"
+                )
             if dtype is None:
                 of_x = canonical_csr(of_x, "X")
                 if of_x.dtype not in (np.float32, np.float64):
@@ -80,7 +83,8 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
                 continue
             if not np.can_cast(of_x.dtype, dtype):
                 raise ValueError(
-                    f"block {number} of X must have a dtype that fits in {dtype}, got {of_x.dtype}"
+                    f"block {number} of X must have a dtype that can be cast safely to {dtype}, in which the "
+                    f"blocks before it are stored, got {of_x.dtype}"
                 )
             of_x = of_x.toarray() if hasattr(of_x, "toarray") else np.asarray(of_x)
             yield of_x.astype(dtype, copy=False), of_y

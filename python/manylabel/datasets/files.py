@@ -32,8 +32,8 @@ def load_xc(
     The first line has the numbers of examples, features and labels. Each further line is one example, in the
     form ``label,label feature:value feature:value``. An example becomes a row of X and a row of Y. Labels and
     features are numbered from 0. If an example has no labels, its line begins with a space. A question mark
-    after a label, as in ``3,7?``, means that the label is unknown: nobody checked whether the example has it.
-    The question mark is an extension of the format.
+    after a label marks an unknown label: nobody checked whether the example has the label. For example,
+    ``3,7?`` means that label 7 is unknown. The question mark is an extension of the format.
 
     Parameters
     ----------

@@ -89,10 +89,11 @@ def make_multilabel(
     """Make a sparse synthetic data set, in which the labels depend on the features in a known way.
 
     The features resemble word counts, and each feature is called a word. For each row, ``n_nonzero`` words
-    are drawn from a set of words. The parameter ``structure`` determines this set. The words of the set are
-    numbered from 0. The probability of word j is about proportional to 1 / (j + 1). A word that is drawn k
-    times has the value 1 + ln k. Each row is then scaled to unit length. Features and labels with low numbers
-    are more frequent than features and labels with high numbers.
+    are drawn from a set of words. The parameter ``structure`` determines this set. The words are sorted by
+    their feature index. The word at position j = 0, 1, ... of this order is drawn with a probability that is
+    about proportional to 1 / (j + 1). A word that is drawn k times has the value 1 + ln k. Each row is then
+    scaled to unit length. Features and labels with low indices are more frequent than features and labels
+    with high indices.
 
     Parameters
     ----------
@@ -110,9 +111,9 @@ def make_multilabel(
           row has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
           row is drawn from the words of one of the topics of the row. Each label has two topics. Label
           ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A row has a label if and only if it has
-          both topics of the label. Consider a matrix with one entry per row and label: the number of topics
-          that the row and the label have in common. The rank of this matrix is at most r, hence the name
-          "low-rank".
+          both topics of the label. The name "low-rank" refers to a matrix with one entry for each row and
+          label. The entry is the number of topics that the row and the label have in common. The rank of this
+          matrix is at most r.
         - "rules": A row has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
           Here a < b < r, and r is the same number as for "low-rank". Each row has a few of the features 0 to
           r - 1. The ``n_nonzero`` words are drawn from the other features r, r + 1, ..., which do not affect
@@ -142,9 +143,9 @@ def make_multilabel(
 
     Notes
     -----
-    The time is O(n_samples * (n_nonzero + labels_per_sample)). With "low-rank" and "rules", a time of
-    O(n_samples * sqrt(n_labels)) is added. In addition to the result, the function needs memory for a few
-    thousand rows.
+    The time is O(n_samples * (n_nonzero + labels_per_sample)) with "blocks". With "low-rank" and "rules",
+    it is O(n_samples * (n_nonzero + labels_per_sample + sqrt(n_labels))). In addition to the result, the
+    function needs memory for a few thousand rows.
 
     Examples
     --------

@@ -389,7 +389,10 @@ def checksum_of(X: Any) -> str | None:
 
 
 def is_of_folder(checksum: str) -> bool:
-    """Return whether a checksum was returned by `checksum_of`, and not computed from arrays in memory."""
+    """Return whether a checksum is the checksum of a folder, as `checksum_of` returns it.
+
+    Otherwise, the checksum was computed from arrays in memory.
+    """
     return "-" in checksum
 
 
@@ -587,8 +590,8 @@ class _Writer:
     def write(self, file: int, batch: Batch, path: FilePath, shape: Sequence[int | None]) -> None:
         """Wait until the previous batch is written, and let the second thread check and write this batch.
 
-        `file` is the number of the input file, and `path` is its path, which error messages state. `shape`
-        has the numbers of features and labels, each of which is None if it is not known.
+        `file` is the number of the input file. `path` is the path of this file, for error messages. `shape`
+        has the number of features and the number of labels. A number that is not known is None.
         """
         self._wait()
         self._pending = self._worker.submit(self._write, file, batch, path, shape)
@@ -644,7 +647,8 @@ class _Writer:
     def _save(self, saved: dict[str, Any]) -> None:
         """Flush the arrays to the disk, and write `saved` to ``convert.json``.
 
-        Other rows may be written meanwhile. They are not counted in `saved`.
+        `saved` has the lengths and checksums of the arrays and the position in the input. Rows that are
+        written while this method runs are not counted in `saved`.
         """
         for file in self._files.values():
             os.fsync(file.fileno())

@@ -164,9 +164,9 @@ def _fault(path: Path, line: int, expected: str, got: str) -> ValueError:
 
 
 def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
-    """Read the first line of a file in the Extreme Classification format.
+    """Read the first line of a file in the format of the Extreme Classification Repository.
 
-    Return its three numbers and its length in bytes.
+    Return the three numbers in this line, and the length of the line in bytes.
     """
     line = b""
     while b"\n" not in line and len(line) < 4096 and (more := _guarded(path, 1, lambda: file.read(4096))):
@@ -230,7 +230,7 @@ def _svmlight(path: Path, at: list[int] | None, zero_based: bool, threads: int) 
 def _labels(
     ones: _Positions, unknown: _Positions, n_labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Return the arrays indptr, indices and data of rows of Y, in which NaN marks unknown entries."""
+    """Return the arrays indptr, indices and data of rows of Y. NaN in data marks an unknown entry."""
     ends, labels = ones
     if not len(unknown[1]):
         return ends, labels, np.ones(len(labels), np.float32)

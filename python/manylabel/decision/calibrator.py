@@ -187,8 +187,8 @@ class LabelCalibrator(MultiLabelClassifier):
     `predict_proba_topk` was 0.2 percentage points lower if a tenth of the rows was held out, and 0.2
     percentage points higher with five folds.
 
-    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The curves
-    are fitted to the known entries of the held-out rows.
+    If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
+    curves are fitted to the known entries of the held-out rows.
 
     If `estimator` is from another library, a fit may continue after Ctrl-C until the current fit of
     `estimator` is done.
@@ -303,8 +303,8 @@ class LabelCalibrator(MultiLabelClassifier):
     ) -> tuple[csr_array, csr_array]:
         """Fit the classifier and the curves. Return the scores and the true labels of the held-out rows.
 
-        If `params` has the entry "spare", half of the held-out rows are not used for the curves, and only
-        these rows are returned.
+        If `params` has the entry "spare", half of the held-out rows are not used for the curves. The method
+        then returns the scores and the true labels of this half only.
         """
         cv = params["cv"]
         sparse_output, dense = issparse(y), (not issparse(X), not issparse(y))
@@ -549,7 +549,7 @@ def _input_of(model: Any, X: Any) -> Any:
 def _topk(model: Any, X: Any, k: int, n_jobs: int | None) -> csr_array:
     """Return the scores of the best k labels of every row.
 
-    The argument `n_jobs` is used only if the model has no `n_jobs`, or if this `n_jobs` is None.
+    The argument `n_jobs` is used only if the attribute `n_jobs` of the model is missing or None.
     """
     scorer = core_scorer(model)
     if scorer is not None:

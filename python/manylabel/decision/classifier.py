@@ -58,8 +58,8 @@ class DecisionClassifier(LabelCalibrator):
     Attributes
     ----------
     decision_ : DecisionRule
-        The fitted rule. To change the rule without fitting the model again, assign another fitted rule to
-        this attribute.
+        The fitted rule. To change the rule without fitting the model again, assign another rule to this
+        attribute. A rule that learns from data must be fitted before it is assigned.
 
     References
     ----------
@@ -121,8 +121,9 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    '`cv` must be "prefit", or a fraction or "auto" together with `refit=False`, because the '
-                    f"guarantee of {type(decision).__name__} does not hold for a model that is fitted again; "
+                    '`cv` must be "prefit", or `cv` must be a fraction or "auto" with `refit=False`; '
+                    "otherwise the model is fitted again, and the guarantee of "
+                    f"{type(decision).__name__} does not hold; "
                     f"got cv={shown(self.cv)} and refit={self.refit}"
                 )
             params["spare"] = True

@@ -1,4 +1,4 @@
-"""Prediction of label sets that maximize the expected F1 of each label, from the label probabilities."""
+"""The rule `F1Inference`, which chooses label sets that maximize the expected F1 of each label."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class F1Inference(DecisionRule):
     probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
     rows with the label. The expected F1 of the label on n rows is about ``2 * (sum of the probabilities of
     the first m rows) / (n * prior + m)``. The number m that maximizes the expected F1 is chosen [1]_. The
-    label is also predicted for rows with the same probability as row m. These predictions also maximize the
-    expected macro-F1, because macro-F1 is the mean of the F1 of all labels.
+    label is also predicted for rows with the same probability as row m. Macro-F1 is the mean of the F1 of all
+    labels, so the predictions for all labels together maximize the expected macro-F1.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The rule `RiskControl`, which limits the risk of a label set.
 
-The risk is the fraction of the true labels that are not chosen, or of the chosen labels that are not true.
+The risk is either the fraction of the true labels that are not chosen, or the fraction of the chosen labels
+that are not true.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ class RiskControl(DecisionRule):
     """Choose label sets whose risk on new rows is at most `alpha`.
 
     All labels with a probability of at least `bound_` are chosen. `fit` learns this bound, and guarantees a
-    limit on the risk of new rows (see `guarantee`). The rows that are passed to `fit` are called calibration
-    rows. The guarantee does not depend on the quality of the probabilities. It has two conditions. First, the
-    calibration rows and the new rows must be exchangeable, for example independent draws from the same
-    distribution. Second, the model that computes the probabilities must not be fitted to the calibration
-    rows, and must not be fitted again after the fit of the rule. A `LabelCalibrator` consists of a classifier
-    and of curves that convert its scores to probabilities. If the model is a `LabelCalibrator`, the second
-    condition applies to the classifier and to the curves.
+    limit on the risk of new rows (see `risk` and `guarantee`). The rows that are passed to `fit` are called
+    calibration rows. The guarantee does not depend on the quality of the probabilities, but it has two
+    conditions. First, the calibration rows and the new rows must be exchangeable, for example independent
+    draws from the same distribution. Second, the model that computes the probabilities must not be fitted to
+    the calibration rows, and must not be fitted again after the fit of the rule. A `LabelCalibrator` consists
+    of a classifier and of curves that convert its scores to probabilities. If the model is a
+    `LabelCalibrator`, the second condition applies to the classifier and to the curves.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class RiskControl(DecisionRule):
     Attributes
     ----------
     bound_ : float
-        Smallest probability of a chosen label.
+        Smallest probability at which a label is chosen.
     risk_ : float
         Mean risk of the calibration rows with the bound `bound_`.
 
@@ -75,7 +76,7 @@ class RiskControl(DecisionRule):
     bound of the previous test is used. No correction for multiple tests is needed, since the order of the
     tests is fixed.
 
-    The p-values hold for all distributions of the risk. With "probability", the bound is therefore more
+    The p-values are valid for all distributions of the risk. With "probability", the bound is therefore more
     cautious than necessary. In a simulation with the false negative rate and ``delta=0.1``, the chosen sets
     had more labels than the sets of the best possible bound. The difference was 17 % with 200 calibration
     rows, 7 % with 1,000 rows and 3 % with 5,000 rows. With "expectation", it was less than 1 %.
@@ -162,7 +163,7 @@ class RiskControl(DecisionRule):
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
                 f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the "
-                f"lowest possible mean risk of the rows is {least:.4g}, and it must be sufficiently below "
+                f"lowest possible mean risk of the rows is {least:.4g}, which is not far enough below "
                 "`alpha`; use a larger `alpha`, probabilities of more labels per row, or more rows"
             )
         self.bound_, self.risk_ = found
@@ -188,7 +189,7 @@ class _Entries:
         self.n_true = np.diff(Y.indptr)
 
     def _missed(self) -> NDArray[np.float64]:
-        """Return the mean false negative rate of the sets with the first 0, 1, 2, ... entries."""
+        """Return the mean false negative rates if the first 0, 1, 2, ... entries are chosen."""
         found = self.hits / np.maximum(self.n_true, 1)[self.rows]
         total = np.count_nonzero(self.n_true)
         return np.maximum(total - np.concatenate([[0.0], np.cumsum(found)]), 0.0) / self.n
@@ -214,9 +215,10 @@ class _Entries:
         return found
 
     def largest_bound(self, holds: Any) -> tuple[float, float] | None:
-        """Return the largest bound for which `holds` is True, and the mean false negative rate for it.
+        """Return the largest bound that satisfies a condition, and its mean false negative rate.
 
-        `holds` is a function of the mean false negative rate. The result is None if there is no such bound.
+        `holds` is a function that checks the condition: it converts mean false negative rates to bools. The
+        result is None if no bound satisfies the condition.
         """
         missed = self._missed()
         if holds(missed[0]):

@@ -1,4 +1,4 @@
-"""The rule `Thresholds`, which chooses labels by bounds on their probabilities."""
+"""The rule `Thresholds`, which chooses labels whose probabilities reach a threshold."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _GRID = np.linspace(0.01, 0.9, 90)
 class Thresholds(DecisionRule):
     """Choose the labels whose probabilities are at least as large as a bound.
 
-    `fit` learns one bound for all labels, or one bound per label, from the probabilities and the true labels
-    of held-out rows.
+    The bounds are probability thresholds. `fit` learns one bound for all labels, or one bound per label, from
+    the probabilities and the true labels of held-out rows.
 
     Parameters
     ----------
@@ -186,7 +186,11 @@ class _Falling:
         self.n_true, self.n_rows = Y.nnz, Y.shape[0]
 
     def bound(self, target: str, targets: dict[str, float | None]) -> float:
-        """Return the bound for a target: a name in `targets`, or "micro_f1"."""
+        """Return the bound that reaches a target.
+
+        The target is "micro_f1", or a key of `targets`. `targets` contains the required values by name. The
+        target "micro_f1" maximizes micro-F1 and needs no required value.
+        """
         if target == "micro_f1":
             if not len(self.bounds):
                 return 1.0

@@ -150,8 +150,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     overrides `_knows_probabilities` so that it returns True. If the scorer of the subclass does not compute
     probabilities, the subclass also overrides `_probabilities`.
 
-    The scorer is made at the first prediction. It uses the fitted arrays without copying them. The scorer is
-    discarded by `fit`, by `set_params`, and by the assignment of an attribute of the estimator.
+    The first prediction makes the scorer. The scorer uses the fitted arrays without copying them. Calling
+    `fit` or `set_params`, or assigning an attribute of the estimator, discards the scorer.
 
     A 1-D y of 0 and 1 is treated as a single label, and `_fit` gets y as a matrix with one column.
     Predictions then have the same shape as predictions of scikit-learn's binary classifiers. Meta-estimators
@@ -510,8 +510,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The parts depend on the estimator class. They sum to the score, unless the entry of the class in this
-        list states another sum:
+        The parts depend on the estimator class, as listed below. They sum to the score, except where the list
+        states another sum:
 
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
@@ -523,14 +523,14 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
           used. The parts sum to the margin of the label in this leaf. With ``combine="leaf"`` and one tree,
           the threshold is another part, and all parts sum to the score. The attribute `path` of the result
           has the nodes on the path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts of an explanation by the model of one
-          block. This block is the most probable block for the row among the blocks that contain the label.
-          The parts sum to the same quantity as when this model alone explains the score.
+        - Classifiers that divide the labels into blocks: the parts for the model of one block. Among the
+          blocks that contain the label, this block is the most probable block for the row. The quantity to
+          which the parts sum depends on the class of this model, as in this list.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, in two separate passes: once in the order of their column indices, and once in the
-          reverse order. In each pass, the score falls by some amount when a feature is set to 0. The
-          contribution of the feature is the mean of its two amounts.
+          reverse order. The contribution of a feature is the decrease of the score when this feature is set
+          to 0, averaged over both passes. A negative contribution means that the score increased.
 
         Examples
         --------
@@ -682,7 +682,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Return `of_labels`, which has one column per label. If y was 1-D in fit, return its only column."""
+        """Return `of_labels`, or the only column of `of_labels` if y was 1-D in fit.
+
+        `of_labels` has one column per label.
+        """
         return of_labels[:, 0] if self._is_one_label else of_labels
 
     def __sklearn_tags__(self) -> Tags:

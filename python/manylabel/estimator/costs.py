@@ -1,4 +1,4 @@
-"""Weights and propensities of labels, and the factors by which they multiply the loss of each label."""
+"""Weights and propensities of labels, which determine by what factor the loss of each label is multiplied."""
 
 from __future__ import annotations
 

@@ -106,9 +106,10 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 
 
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
-    """Return a dict that maps the title of each section of a docstring to the entries of the section.
+    """Return the entries of the sections of a docstring, as a dict of dicts.
 
-    The entries of a section are also in a dict. It maps the name of each entry to the text of the entry.
+    The outer dict maps the title of each section in `_SECTIONS` to an inner dict. The inner dict maps the
+    name of each entry of the section to the text of the entry.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
@@ -126,8 +127,8 @@ def _name(entry: str) -> str:
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
     """Return the docstring `doc`, in which `sections` replace the sections with the same titles.
 
-    The result begins with the text before the first section of `doc`. Then come `sections`, in numpydoc's
-    order, and at the end the other sections of `doc`.
+    The result has three parts: the text before the first section of `doc`, then `sections` in numpydoc's
+    order, and then the other sections of `doc`.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]

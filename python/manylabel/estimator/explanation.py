@@ -104,8 +104,8 @@ class LabelExplanation(list[Any]):
         Returns
         -------
         dict
-            The keys "label", "quantity", "total", "score", "rows" and "path". JSON has no infinite numbers,
-            so None stands for the score -inf of a label that occurs in no training row.
+            A dict with the keys "label", "quantity", "total", "score", "rows" and "path". A label that occurs
+            in no training row has the score -inf. JSON has no infinite numbers, so -inf is replaced by None.
         """
 
         def finite(value: float) -> float | None:
@@ -180,9 +180,9 @@ def by_removal(
     """Explain a score by its changes when the features are set to 0, one after the other.
 
     The features are set to 0 in two passes: once in the order of their column indices, and once in the
-    reverse order. In a pass, features that were set to 0 stay 0. In each pass, the score falls by some amount
-    when a feature is set to 0. The contribution of the feature is the mean of its two amounts. A further part
-    is the score of a row of zeros. All parts sum to the score.
+    reverse order. In a pass, features that were set to 0 stay 0. The contribution of a feature is the
+    decrease of the score when this feature is set to 0, averaged over both passes. A further part is the
+    score of a row of zeros. All parts sum to the score.
 
     Parameters
     ----------

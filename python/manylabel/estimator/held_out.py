@@ -349,9 +349,9 @@ def best_ranked_strength(
 ) -> float:
     """Search for the regularization strength with the best rankings of held-out rows.
 
-    The function first calls `best_strength`. A step of this search is an improvement if it increases the mean
-    of the precisions by more than 0.5 %, and by more than the standard error of the increase. After the
-    search, a parabola is fitted to the means at three strengths: the best strength, and the strengths one
+    The function first searches with `best_strength`. A new strength is an improvement if it increases the
+    mean precision by more than 0.5 %, and by more than the standard error of the increase. After the search,
+    a parabola is fitted to the mean precisions at three strengths: the best strength, and the strengths one
     step below and one step above. The variable of the parabola is the logarithm of the strength. The result
     is the strength at the maximum of the parabola, but at most half a step away from the best strength.
 

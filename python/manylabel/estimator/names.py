@@ -83,10 +83,11 @@ def column_names(Y: Any) -> list[Any] | None:
 
 
 def values_of_frame(Y: Any) -> Any:
-    """Convert a data frame to a sparse matrix or an ndarray, unless scikit-learn converts it.
+    """Convert a data frame to a sparse matrix or an ndarray, unless scikit-learn can convert it.
 
-    A pandas data frame of sparse columns is converted to a sparse matrix. Any other pandas data frame is
-    returned unchanged, because scikit-learn can convert it. All other data frames are converted to ndarrays.
+    A pandas data frame in which all columns are sparse is converted to a sparse matrix. Any other pandas
+    data frame is returned unchanged, because scikit-learn can convert it. All other data frames are converted
+    to ndarrays.
     """
     if hasattr(Y, "sparse") and hasattr(Y, "dtypes"):
         kinds = {type(dtype).__name__ for dtype in Y.dtypes}
@@ -102,8 +103,8 @@ def values_of_column(column: Any, argument: str) -> Any:
     Parameters
     ----------
     column : object
-        An object that exports an Arrow array, or any other object. Objects that export an Arrow array have
-        the method ``__arrow_c_array__`` or ``__arrow_c_stream__`` of the Arrow PyCapsule interface.
+        Any object. An object exports an Arrow array if it has the method ``__arrow_c_array__`` or
+        ``__arrow_c_stream__`` of the Arrow PyCapsule interface.
     argument : str
         Name of the argument, for error messages.
 
@@ -278,9 +279,9 @@ def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_ar
     labels : iterable of iterables of str, data frame, ndarray or sparse matrix
         The names of the labels of each row, or an indicator matrix.
     label_names : sequence of str or None
-        Names of the labels, in the order of the columns. Required if `labels` is an indicator matrix, unless
-        it is a data frame. For data frames, None means the names of the columns. For lists of names, None
-        means the names that occur, in sorted order.
+        Names of the labels, in the order of the columns. If `labels` is a data frame, None means the names of
+        its columns. If `labels` has lists of names, None means the names that occur, in sorted order. If
+        `labels` is any other indicator matrix, `label_names` must be given.
 
     Returns
     -------
@@ -326,7 +327,7 @@ def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
     for at, pair in enumerate(rows):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(
-                f"row {at} must be a pair (text, names of labels), because `labels` is None, "
+                f"row {at} of `texts` must be a pair (text, names of labels), because `labels` is None, "
                 f"got {shown(pair)}"
             )
         text, names = pair

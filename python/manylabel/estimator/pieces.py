@@ -22,10 +22,10 @@ Arrays = dict[str, Any]
 class Pieces(Protocol):
     """A training set, and the methods that fit parts of a model to it.
 
-    The work of a fit is divided into units. For example, a unit fits one group of labels. A piece is the work
-    for a range of units. The same data, parameters and range always give the same result on the same type of
-    CPU. A fit that is divided into pieces has exactly the same fitted attributes as a fit that is not
-    divided.
+    The work of a fit is divided into units. For example, one unit is the fit of one group of labels. A piece
+    is a range of consecutive units. The same data, parameters and range always give the same result on the
+    same type of CPU. A fit that is divided into pieces gives exactly the same fitted attributes as a fit that
+    is not divided.
 
     A fit can have several stages, such as the levels of a tree or the regressions of a label embedding. A
     piece has units of one stage only. A piece of a later stage also needs the results of all pieces of the
@@ -95,7 +95,7 @@ class Pieces(Protocol):
 
 
 class Rounds(Protocol):
-    """A fit that consists of rounds. A `Rounds` object has the state of the fit after the rounds so far.
+    """A fit that consists of rounds. A `Rounds` object holds the state of the fit after the finished rounds.
 
     Each round first computes a result from the training rows, such as a gradient. The round then takes a step
     that depends on the result, for example a step along the gradient. The computation consists of units,
@@ -109,7 +109,7 @@ class Rounds(Protocol):
 
     @property
     def n_rounds(self) -> int:
-        """Number of rounds so far."""
+        """Number of finished rounds."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class Rounds(Protocol):
         ...
 
     def complete(self, results: Sequence[NDArray[np.uint8]], report: Tell) -> None:
-        """Finish the current round. `results` has the results of all its units, in order."""
+        """Finish the next round. `results` has the results of all units of this round, in order."""
 
     def state(self) -> NDArray[np.uint8]:
         """Return the state, from which `restore` continues the fit."""
@@ -160,7 +160,7 @@ def pieces_of(estimator: Any) -> type[Pieces]:
 
 
 def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
-    """Raise an error if `costs` is given, because `estimator` has neither label weights nor propensities.
+    """Raise an error if `costs` is given, since `estimator` does not support label weights or propensities.
 
     Raises
     ------

@@ -158,9 +158,9 @@ class ScaledFeatures:
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows. None means equal weights.
     normalize : {"auto", "rows", "columns"} or bool
-        What to scale. "rows" and True scale each row to unit length. "columns" scales each column to unit
-        variance. "auto" is the same as "columns" if more than an eighth of the values of X are nonzero, and
-        the same as "rows" otherwise. False scales nothing.
+        What to scale. "rows" and True scale each row to unit length. "columns" divides each column by a
+        multiple of its standard deviation (see the attribute `X`). "auto" is the same as "columns" if more
+        than an eighth of the values of X are nonzero, and the same as "rows" otherwise. False scales nothing.
     center : bool
         Whether to center scaled columns in which most values are nonzero. Other columns are never centered,
         because centering turns zeros into stored values. With this rule, the number of stored values grows by
@@ -261,7 +261,7 @@ class ScaledFeatures:
 
 
 class ScaledTable:
-    """Dense features, and how a linear classifier scales their rows or columns.
+    """Dense features, and the scaling of their rows or columns for a linear classifier.
 
     The features are not copied. The Rust core applies the scaling when it reads a block of rows.
 
@@ -306,9 +306,10 @@ class ScaledTable:
             self.columns = _core.column_scaling(core_table(X), sample_weight, center)
 
     def rows(self, X: NDArray[Any], *, overwrite: bool = False) -> NDArray[Any]:
-        """Return a copy of the given rows with scaled columns. Without scaling, return the given rows.
+        """Return a copy of the given rows with scaled columns.
 
-        With `overwrite`, rows in float32 are overwritten instead of copied.
+        If columns are not scaled, the given rows themselves are returned. If `overwrite` is True, rows of
+        dtype float32 are overwritten instead of copied.
         """
         return scaled_columns(X, self.columns, overwrite=overwrite)
 
@@ -343,7 +344,7 @@ def scaled_features(
     *,
     center: bool,
 ) -> ScaledFeatures | ScaledTable:
-    """Return scaled features, which are dense if X is dense."""
+    """Return a `ScaledTable` if X is dense, and `ScaledFeatures` if X is sparse."""
     if isinstance(X, np.ndarray):
         return ScaledTable(X, sample_weight, normalize, center=center)
     return ScaledFeatures(X, sample_weight, normalize, center=center)
@@ -354,7 +355,10 @@ def unscaled_dense(
     intercept: NDArray[np.float32],
     columns: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Convert dense weights of scaled columns, as in `unscaled_weights`. `coef` is overwritten."""
+    """Convert dense weights of scaled columns to dense weights of the unscaled features.
+
+    The arguments are the same as in `unscaled_weights`, but `coef` is an ndarray and is overwritten.
+    """
     if columns is None:
         return coef, intercept
     shift, scale = columns
@@ -422,7 +426,8 @@ def unscaled_rows(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Convert factors of scaled columns to factors of the unscaled features.
 
-    The factors are the rows of a matrix that maps features to a space with few dimensions.
+    The factors are a matrix with one row per feature. Multiplying X by this matrix maps the rows of X to a
+    space with few dimensions.
 
     Parameters
     ----------
@@ -438,10 +443,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        Shift that corresponds to the column means. If X has only the columns in `features`,
-        ``X @ factors - shift`` with the returned `factors` equals ``X_scaled @ factors`` with the passed
-        `factors`. Here, X_scaled is X with scaled columns. Columns that are not centered do not contribute
-        to `shift`.
+        Shift that corresponds to the column means. Let X have only the columns in `features`, let X_scaled be
+        X with scaled columns, and let ``scaled_factors`` be the passed `factors`. Then
+        ``X @ factors - shift`` equals ``X_scaled @ scaled_factors``, where `factors` and `shift` are the
+        returned arrays. Columns that are not centered do not contribute to `shift`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

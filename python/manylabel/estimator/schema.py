@@ -121,7 +121,8 @@ class Scalar(Attribute):
         most = np.inf if type(plain) is float else 2**63 - 1
         least = -most if self.kind is float else 0
         if not right or not least <= plain <= most:
-            raise ValueError(f"`{name}` must be a valid {self.kind.__name__}, got {shown(value)}")
+            wanted = "an int from 0 to 2**63 - 1" if self.kind is int else f"a {self.kind.__name__}"
+            raise ValueError(f"`{name}` must be {wanted}, got {shown(value)}")
         if self.finite and abs(plain) > _MOST and not (self.or_minus_infinity and plain == -np.inf):
             raise ValueError(
                 f"`{name}` must be finite in float32 (at most 3.4e38 in absolute value), got {shown(value)}"

@@ -362,7 +362,9 @@ class EditableLabels(MultiLabelClassifier):
         old = getattr(self, "label_names_", None)
         n_new, n_labels = Y.shape[1], self._n_labels + Y.shape[1]
         if (names is None) != (old is None):
-            wanted = "None, since the model has no names" if old is None else f"the names of {n_new} labels"
+            wanted = f"the names of {n_new} labels"
+            if old is None:
+                wanted = "None, since the model has no label names"
             raise ValueError(f"`names` must be {wanted}, got {shown(names)}")
         if names is not None:
             new = as_names(names, n_new, "names").tolist()

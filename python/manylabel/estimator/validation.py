@@ -61,7 +61,7 @@ def check_object(estimator: Any) -> None:
         If `estimator` is a class.
     """
     if isinstance(estimator, type):
-        raise TypeError(f"`estimator` must be an object, got the class {estimator.__name__}")
+        raise TypeError(f"`estimator` must be an estimator instance, got the class {estimator.__name__}")
 
 
 # How a dense X is treated; see the parameter `dense` of `check_training_set`.
@@ -154,8 +154,9 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        The features. The dtype is float32 if X is float32, or if X is float16 and `reset` is False. It is
-        float16 if X is a dense array of float16 and `as_given` is True, and float64 otherwise.
+        The features. If X is a dense array of float16 and `as_given` is True, the dtype is float16.
+        Otherwise, the dtype is float32 if X is float32, or if X is float16 and `reset` is False. In all other
+        cases, the dtype is float64.
 
     Raises
     ------
@@ -286,10 +287,7 @@ def known_ones(Y: csr_array) -> csr_array:
 
 
 def unknown_entries(Y: csr_array) -> csr_array | None:
-    """Return the unknown entries of Y as a CSR array of ones, or None if there are none.
-
-    Y must be in the form that `canonical_csr` returns.
-    """
+    """Return the unknown entries of a canonical Y as a CSR array of ones, or None if there are none."""
     unknown = np.isnan(Y.data)
     return _entries(Y, unknown) if unknown.any() else None
 
@@ -410,7 +408,8 @@ def check_training_set(
     Parameters
     ----------
     estimator : estimator
-        The estimator. Its ``n_features_in_`` and ``feature_names_in_`` are set from X.
+        The estimator. If `reset` is True, its ``n_features_in_`` and ``feature_names_in_`` are set from X.
+        Otherwise, X must agree with these attributes.
     X : array-like or sparse matrix of shape (n_samples, n_features)
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels)
@@ -437,7 +436,8 @@ def check_training_set(
         Features of the n_kept rows with weights > 0. X is an ndarray if the given X is dense and stays dense.
         The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
-        Labels of the rows with weights > 0. All stored values are 1, or NaN if `unknown` is True.
+        Labels of the rows with weights > 0. All stored values are 1. If `unknown` is True, they may also be
+        NaN.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
         The weights that are > 0, or None if no weights were given.
 
@@ -546,8 +546,8 @@ def held_out_rows(fraction: float, n_rows: int, seed: int) -> NDArray[np.bool_]:
     n_held = max(1, round(fraction * n_rows))
     if n_held >= n_rows:
         raise ValueError(
-            "`early_stopping` must leave at least one row to train on, got "
-            f"`validation_fraction`={fraction}, which holds out {n_held} of {n_rows} rows"
+            f"`validation_fraction` must leave at least one row to train on, got {fraction}, which holds out "
+            f"{n_held} of {n_rows} rows"
         )
     held_out = np.zeros(n_rows, dtype=bool)
     held_out[np.random.default_rng(seed).permutation(n_rows)[:n_held]] = True

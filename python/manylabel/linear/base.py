@@ -1,4 +1,4 @@
-"""Base class of the linear classifiers. The Rust core computes the scores of these classifiers."""
+"""Base classes of the linear classifiers. The Rust core computes the scores of these classifiers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class LinearClassifier(MultiLabelClassifier):
         if an intercept is fitted. With "columns", the fitted weights apply to the unscaled features. "auto"
         is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False does
         not scale the features. For every value of `normalize`, scores are computed in single precision. They
-        are therefore less accurate if the absolute mean of a column is at least 10,000 times its standard
-        deviation. With "columns", a column is ignored if its absolute mean is at least 1,000,000 times its
-        standard deviation. To avoid both problems, subtract the means of such columns before the fit.
+        are therefore less accurate if a column has a ratio ``|mean| / (standard deviation)`` of at least
+        10,000. With "columns", a column is ignored if this ratio is at least 1,000,000. To avoid both
+        problems, subtract the means of such columns before the fit.
 
     Attributes
     ----------

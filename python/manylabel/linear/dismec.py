@@ -113,7 +113,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ----------
     coef_ : csc_array or ndarray, of shape (n_labels, n_features), dtype float32
         Weights. They are an ndarray if X was dense in `fit` and `loss` is "squared_hinge". Otherwise, they
-        are a CSC array, because predictions read the weights feature by feature.
+        are a CSC array. The format is CSC, because predictions read the weights feature by feature.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold (`threshold_`). Labels that occur in no training row
         have the intercept -inf, so that they are never predicted.
@@ -149,9 +149,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
     least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
     Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. With fewer
-    than 2,048 sampled rows, further quarters are held out one after the other, until 512 or all of these rows
-    have been held out. The search multiplies or divides C by ``sqrt(10)`` as long as a step is an
-    improvement. C stays between 0.001 and 100. There are two kinds of search:
+    than 2,048 sampled rows, further quarters are held out one after the other, until at least 512 sampled
+    rows or all sampled rows have been held out. Each step of the search multiplies or divides C by
+    ``sqrt(10)``. The search goes on as long as a step is an improvement. C stays between 0.001 and 100. There
+    are two kinds of search:
 
     - The first kind chooses C by the label rankings of the held-out rows. It is used if more than five labels
       occur in the training rows (more than 32 labels if `normalize` does not scale rows). The sample then has
@@ -273,14 +274,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
-            a label is the probability that Y has the label for a row for which the label is true.
-            `manylabel.metrics.propensities` estimates propensities. In rows that have a label, the loss of
-            the label is multiplied by ``2/p - 1``, where p is the propensity of the label. With this factor,
-            the loss is a convex upper bound of an unbiased estimate of the loss for a complete Y [1]_. Rare
-            labels then get higher scores. With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5
-            on held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a correctly predicted
-            label counts ``w/p`` instead of 1, where w is the weight of the label in `label_weight`. None
-            means that Y is complete.
+            a label is the probability that Y has the label for a row, given that the label is true for this
+            row. `manylabel.metrics.propensities` estimates propensities. The loss of a label is multiplied by
+            ``2/p - 1`` in each row of Y that has the label, where p is the propensity of the label. With this
+            factor, the loss is convex, and is an upper bound of an unbiased estimate of the loss for a
+            complete Y [1]_. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
+            precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
+            precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
+            label in `label_weight`. None means that Y is complete.
 
         References
         ----------

@@ -84,12 +84,12 @@ class LEMLClassifier(LinearClassifier):
     Attributes
     ----------
     features_ : ndarray of shape (n_seen_features,), dtype int32
-        Features that are nonzero in at least one training row, in increasing order. The other features do not
-        affect the scores.
+        Indices of the features that are nonzero in at least one training row, in increasing order. The other
+        features do not affect the scores.
     feature_factors_ : ndarray of shape (n_seen_features, n_factors), dtype float32
         The matrix W without the row of the intercept. The number of columns, n_factors, is at most `rank`.
     label_factors_ : ndarray of shape (n_factors, n_labels), dtype float32
-        The transpose of H. The columns of labels that occur in no training row are zero.
+        The transpose of H. If a label occurs in no training row, its column is zero.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold, `threshold_`. Scores are
         ``X[:, features_] @ feature_factors_ @ label_factors_ + intercept_``. If `normalize_` is True, each
@@ -121,15 +121,15 @@ class LEMLClassifier(LinearClassifier):
     labels, fewer rows are held out. With few rows, up to four different parts of the rows are held out one
     after the other. If the fit uses Newton's method, only one part is held out. The model is fitted to the
     remaining rows with several values of alpha, which differ by factors of 3. The first value is
-    ``3 * s * w``. Here s is the root mean square of the Euclidean lengths of the rows, after the scaling by
-    the parameter `normalize`, and w is the mean of the sample weights times the mean of the label weights.
-    The search continues in the direction in which the loss on the held-out rows falls. The fit with the first
-    value takes four turns. The fit with each further value continues from the factors of the previous fit and
-    takes two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss
-    near its minimum. There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit`
-    uses the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this
-    value as `alpha_` and then fits the model to all rows. `alpha_` grows with s, with the sample weights and
-    with the label weights.
+    ``3 * s * w``. Here, s is the root mean square of the Euclidean lengths of the rows, after X is scaled as
+    `normalize` states. w is the mean of the sample weights times the mean of the label weights. The search
+    continues in the direction in which the loss on the held-out rows falls. The fit with the first value
+    takes four turns. The fit with each further value continues from the factors of the previous fit and takes
+    two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss near
+    its minimum. There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses
+    the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this value as
+    `alpha_` and then fits the model to all rows. `alpha_` grows with s, with the sample weights and with the
+    label weights.
 
     With ``threshold="auto"``, a tenth of the rows is held out after the last turn, but at most 2,000 rows.
     With fewer than 500 rows, up to a quarter of them is held out. With few rows, up to three different parts
@@ -150,10 +150,9 @@ class LEMLClassifier(LinearClassifier):
     The fit reads a dense X in place and does not copy it. This holds for the dtypes float16, float32 and
     float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and computes
     matrix products. If X has at most twice as many columns as rows, the ridge regressions use the Gram matrix
-    of the columns. The conjugate gradient steps then do not read X. The Gram matrix may take 64 MB or 0.3
-    times the memory of X in float32, whichever is larger. If it would take more memory, the ridge regressions
-    do not use it. The objective is the same as for a sparse X with the same values, but products are rounded
-    differently.
+    of the columns. The conjugate gradient steps then do not read X. The Gram matrix is not used if it would
+    take more than 64 MB and also more than 0.3 times the memory of X in float32. The objective is the same as
+    for a sparse X with the same values, but products are rounded differently.
 
     For a sparse X, the fit takes 14 bytes of memory per stored value. For any X, it takes 4 r bytes per row
     (12 r bytes with Newton's method) and ``22 r (n_features + n_labels)`` bytes. If the threshold is learned,

@@ -46,12 +46,11 @@ class PDSparseClassifier(SparseLinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
-        How `fit` finds the labels that violate the margin of a row most. Only labels that the row does not
-        have can violate the margin. Such a label violates the margin if its score plus 1 is higher than the
-        lowest score of the labels that the row has. The labels with the highest scores violate the margin
-        most. "exact" computes the scores of all labels. "sampled" estimates the scores from a random sample
-        of the features of the row. The probability that a feature is drawn is proportional to its absolute
-        value in the row.
+        How `fit` finds the labels that violate the margin of a row most. A label that the row does not have
+        violates the margin if its score plus 1 is higher than the lowest score of the labels that the row
+        has. Of these labels, those with the highest scores violate the margin most. "exact" computes the
+        scores of all labels. "sampled" estimates the scores from a random sample of the features of the row.
+        The probability that a feature is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
         Number of labels that a pass adds to the active set of a row; >= 1. These are the labels that violate
         the margin of the row most (see `search`). With None, the number starts at the mean number of labels
@@ -61,8 +60,8 @@ class PDSparseClassifier(SparseLinearClassifier):
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
         at most as many passes as the main fit, and stops earlier when it has converged within `tol`. With
         `early_stopping`, the refit takes at most as many passes as the main fit needed to reach its best
-        weights. The refitted weights are then kept only if their precision on the held-out rows is not lower
-        than before the refit.
+        weights. The refitted weights are then kept only if the refit does not lower the precision on the
+        held-out rows.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
@@ -115,13 +114,12 @@ class PDSparseClassifier(SparseLinearClassifier):
     Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
     in `intercept_`. `predict` assigns the labels with positive scores.
 
-    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. To get m, count the nonzero
-    weights of all labels for each feature that is nonzero in the row, and add up these counts. The fit stores
-    a copy of X, and 12 bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero
-    value, or 4 bytes per value of a dense X without zeros. The fit also stores about 30 bytes for each pair
-    of a feature and a label that occur together in a row. Here, the feature is nonzero in the row, and the
-    label is in the active set of the row. `early_stopping` doubles the memory of the weights and the active
-    sets.
+    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
+    weights that all labels together have for the nonzero features of the row. The fit stores a copy of X, and
+    12 bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero value, or 4
+    bytes per value of a dense X without zeros. The fit also stores about 30 bytes per (feature, label) pair
+    that occurs in a row. A pair occurs in a row if the feature is nonzero in the row and the label is in the
+    active set of the row. `early_stopping` doubles the memory of the weights and the active sets.
 
     If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
     then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. Any other

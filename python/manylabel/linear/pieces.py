@@ -1,8 +1,8 @@
-"""Pieces of the fit of `DiSMECClassifier`.
+"""Division of the fit of `DiSMECClassifier` into pieces, which several machines can share.
 
-The fit divides the labels into units. With a sparse X, a unit is a panel: up to sixteen labels of similar
-frequency, or up to thirty-two if the labels are rare. With a dense X, a unit has up to 256 labels. A piece
-is the fit of a range of units.
+The fit divides the labels into groups, which are called units. A piece is the fit of a range of units. With a
+sparse X, a unit has up to sixteen labels of similar frequency, or up to thirty-two if the labels are rare.
+Such a unit is also called a panel. With a dense X, a unit has up to 256 labels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def prepared_for(X: csr_array | NDArray[Any], Y: csr_array, params: dict[str, An
 
 
 class DiSMECPieces:
-    """Training set of a fit of `DiSMECClassifier`, with methods that fit ranges of units; see `Pieces`."""
+    """Training set of a fit of `DiSMECClassifier`, with methods that fit ranges of units.
+
+    The class has the interface `manylabel.estimator.pieces.Pieces`, which explains units and stages.
+    """
 
     most_units = 32  # panels of a sparse X
     has_end = False
@@ -108,7 +111,7 @@ class DiSMECPieces:
 
     @property
     def stages(self) -> list[int]:
-        """For each stage, the index of its first unit. There is only one stage."""
+        """Index of the first unit of each stage. The fit has only one stage."""
         return [0]
 
     def complete(self, pieces: Sequence[Arrays], report: Tell) -> None:

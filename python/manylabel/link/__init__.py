@@ -1,4 +1,4 @@
-"""Classifier that predicts all labels of a row together, by a nonlinear function of linear predictions."""
+"""Classifier that scores labels by a nonlinear function of a few linear predictions."""
 
 from manylabel.link.classifier import SmoothLinkClassifier, smooth_link_space
 

@@ -53,17 +53,17 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     machine on p [1]_.
 
     With the logistic loss and the softmax loss, the numbers that the link computes are logits. With the
-    squared loss, they are least-squares predictions of the entries of Y, which are 0 or 1. To get the score
-    of a label, a threshold is subtracted from the number of the label. With the squared loss, 1/2 is also
-    subtracted (see `threshold`).
+    squared loss, they are least-squares predictions of the entries of Y, which are 0 or 1. The score of a
+    label is the number that the link computes for the label, minus a threshold. With the squared loss, 1/2 is
+    also subtracted (see `threshold`).
 
     Parameters
     ----------
     n_components : int or float, default=0.99
         Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
-        and 1 is a fraction: k is the smallest number for which the sum of the k largest eigenvalues of
-        ``Y'Y`` exceeds this fraction of the sum of all its eigenvalues. Here, Y is the indicator matrix of
-        the labels. With a float, k is at most 300. If there are more than 1024 labels, k is 300 for every
+        and 1 is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the
+        labels. In this case, k is the smallest number for which the k largest eigenvalues have a sum above
+        this fraction. With a float, k is at most 300. If there are more than 1024 labels, k is 300 for every
         float.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy".
@@ -80,9 +80,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
         is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
         median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. With more than
-        1,000 rows, the median is computed for 1,000 random rows. "auto" compares the values 1/4 and 1/2. If
-        1/4 is not better than 1/2, it also tries 1. "auto" chooses the value for which a least-squares fit
-        has the lowest leave-one-out error (see Notes). This parameter is ignored with ``kernel="linear"``.
+        1,000 rows, the median is computed for 1,000 random rows. "auto" tries the values 1/4 and 1/2, and
+        also 1 if 1/4 is not better than 1/2. Of these values, "auto" chooses the one for which a
+        least-squares fit has the lowest leave-one-out error (see Notes). This parameter is ignored with
+        ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -190,8 +191,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
         Number of passes of "psgd", or 1 with the squared loss. With "newton-cg", the value is the largest
-        number of Newton steps of a label. The parameter `n_iter` is unrelated: it is a number of passes of
-        the embedding.
+        number of Newton steps that any label took. The parameter `n_iter` is unrelated: it is the number of
+        passes at the start of the fit of the embedding.
     n_components_ : int
         Number k of linear predictions.
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
@@ -213,7 +214,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     of `gamma`, and in the least-squares solution from which "psgd" starts.
 
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
-    Ctrl-C ends a fit within a second, except during a large factorization of the embedding. `fit` issues a
+    Ctrl-C ends a fit within a second, except while the embedding factorizes a large matrix. `fit` issues a
     `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
     issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
 
@@ -242,16 +243,16 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
     of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, the embedding is
-    fitted to a dense array of float64. X itself is used if it is such an array and its columns are not
-    scaled. Otherwise, a copy of X takes 8 bytes per value. Predictions compute the random features of a few
-    rows at a time, and do not store the random features of all rows.
+    fitted to a dense float64 array. This array is X itself if X is a dense float64 array and its columns are
+    not scaled. Otherwise, the array is a copy that takes 8 bytes per value. Predictions compute the random
+    features of a few rows at a time, and do not store the random features of all rows.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
     to leave-one-out predictions. The last step of the embedding is a regression that computes the weights of
     the linear predictions. The leave-one-out prediction of a row is the prediction of this regression when it
-    is fitted without the row. No second fit is needed: all leave-one-out predictions are computed from a
-    single fit to all rows and the leverages of the rows. The leverage of a row measures how much the labels
+    is fitted without the row. No further fits are needed: with the leverages of the rows, all leave-one-out
+    predictions are computed from a single fit to all rows. The leverage of a row measures how much the labels
     of the row change the predictions for the same row. The Notes of `Rembrandt` describe the computation of
     the leverages, the choice of the ridge penalty, and the time for these computations.
 
@@ -278,9 +279,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
     The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
     tenth of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one
-    after the other. No further rows are held out once 500 rows or all rows have been held out, or once the
-    held-out rows have 500 positive entries for the sampled labels. If all held-out rows together have fewer
-    than ten such entries, the threshold is 0.
+    after the other, until at least 500 rows or all rows have been held out. If the held-out rows have 500
+    positive entries for the sampled labels before that, no more rows are held out. If all held-out rows
+    together have fewer than ten such entries, the threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
@@ -537,10 +538,9 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     Parameters
     ----------
     n_samples : int
-        Number of rows to which the classifier is fitted with each setting of the parameters; >= 5. If the
-        search uses cross-validation, this is the number of training rows of a fold. The range of the
-        parameter `shrink` depends on `n_samples`. With fewer than 5 rows, this range would include 1/2, which
-        is not a valid value of `shrink`.
+        Number of training rows of each fit of the search; >= 5. If the search uses cross-validation, this is
+        the number of training rows of a fold. The range of the parameter `shrink` depends on `n_samples`.
+        With fewer than 5 rows, this range would include 1/2, which is not a valid value of `shrink`.
 
     Returns
     -------

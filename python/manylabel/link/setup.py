@@ -54,7 +54,7 @@ KERNELS = (
 
 
 class Embedding(Parameter):
-    """A parameter that is an instance of `Rembrandt`."""
+    """A parameter whose value is an instance of `Rembrandt`."""
 
     wanted = "an instance of Rembrandt"
     documented = "Rembrandt"
@@ -70,7 +70,7 @@ class Embedding(Parameter):
 
 
 def core_params(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters for the Rust core, with numbers for `n_features` and `l2_link`.
+    """Return the parameters for the Rust core, with numbers for `n_features` and `l2_link` instead of "auto".
 
     If `n_features` is "auto", the result contains the largest number that "auto" can choose. The caller
     replaces this number by the result of `automatic_features` when the number of training rows is known.
@@ -120,8 +120,8 @@ def linear_predictions(
 
     The link is later fitted to the predictions. If the parameter `l2` is "auto" and the parameter
     `embedding` is a str other than "pca", the predictions are an array with a row for each row of X. They
-    are leave-one-out predictions for the rows of the fit, and ordinary predictions for held-out rows. In
-    all other cases, the predictions are None, and the caller computes ordinary predictions for all rows.
+    are ordinary predictions for the held-out rows, and leave-one-out predictions for the other rows. In all
+    other cases, the predictions are None, and the caller computes ordinary predictions for all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

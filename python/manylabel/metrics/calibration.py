@@ -344,7 +344,7 @@ def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_arra
 
 
 def hits_of(P: csr_array, Y: csr_array) -> NDArray[np.bool_]:
-    """Return a boolean array that states for each stored entry of P whether it is a true label."""
+    """Return a boolean array that states for each stored entry of P whether its label is true."""
     if Y.nnz == 0:
         return np.zeros(P.nnz, dtype=bool)
     c = np.int64(Y.shape[1])

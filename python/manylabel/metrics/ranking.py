@@ -248,7 +248,7 @@ def psp_at_k(
     Parameters
     ----------
     propensities : array-like of shape (c,)
-        Propensity of each label, in (0, 1]. The function `manylabel.metrics.propensities` estimates them.
+        Propensities of the labels, in (0, 1]. The function `manylabel.metrics.propensities` estimates them.
 
     Returns
     -------

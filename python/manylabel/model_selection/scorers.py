@@ -32,7 +32,7 @@ class RankingScorer:
     measure : {"P", "R", "nDCG", "PSP", "PSnDCG"}
         The measure.
     k : int
-        Number of labels with the highest scores in each row that the measure uses.
+        Number of labels per row that the measure uses: the k labels with the highest scores.
     propensities : ndarray of shape (n_labels,) or None
         Propensities of the labels, for "PSP" and "PSnDCG".
     """
@@ -55,7 +55,7 @@ class RankingScorer:
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))
 
     def of_ranking(self, Y: Any, top: Any) -> float:
-        """Measure a ranking of at least k labels of each row."""
+        """Return the measure of a ranking. The ranking must have at least k labels for each row."""
         more: tuple[Any, ...] = ()
         if self.measure.startswith("PS"):
             if self.propensities is None:
@@ -144,6 +144,6 @@ def scorers_of(scoring: Any) -> dict[str, Callable[[Any, Any, Any], float]]:
     if isinstance(scoring, Sequence) and scoring and all(isinstance(name, str) for name in scoring):
         return {name: scorer(name) for name in scoring}
     raise ValueError(
-        "`scoring` must be the name of a scorer, a function, a list of names, or a dict of names and "
-        f"functions, got {shown(scoring)}"
+        "`scoring` must be the name of a scorer, a function, a non-empty list of names, or a dict whose "
+        f"values are names or functions, got {shown(scoring)}"
     )

@@ -184,7 +184,7 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
 
 
 class _InOrder:
-    """Value of `random_state` that means that rows are visited in the order of Y."""
+    """Value of `random_state` with which the rows of a label are assigned in their order in Y."""
 
 
 _IN_ORDER = _InOrder()
@@ -254,9 +254,10 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
 def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]) -> None:
     """Move and exchange rows between parts, as long as this brings the parts closer to their shares.
 
-    Iterative stratification never moves a row again, so labels that come last can be uneven. A deviation is
-    the difference between the actual and the wanted number of rows with a label in a part. Each step takes
-    the label with the largest deviation, a part with too many rows with this label, and a part with too few
+    Iterative stratification assigns each row only once. The labels that are assigned last can therefore have
+    different frequencies in the parts. A deviation is the difference between the actual and the wanted number
+    of rows with a label in a part. Each step takes the label with the largest deviation, relative to the
+    share of the part. The step also takes a part with too many rows with this label, and a part with too few
     of these rows. A row with the label moves from the first part to the second part, and a row without the
     label may move back. The step chooses the rows for which the sum of squared deviations decreases most. The
     sum also includes the total number of rows of each part, as if an additional label occurred in all rows.
@@ -270,7 +271,7 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
 
 
 class _Parts:
-    """Rows in parts, and how far the parts are from their shares.
+    """Assignment of rows to parts, with the deviations of the parts from their shares.
 
     Parameters
     ----------
@@ -423,6 +424,9 @@ def _first_smallest(values: NDArray[Any], count: int) -> NDArray[np.int64]:
 
 
 def _neediest(wanted: NDArray[np.float64], room: NDArray[np.float64]) -> int:
-    """Return the part that wants the most rows of a label. A tie goes to the part with the most room."""
+    """Return the part that still needs the most rows of a label.
+
+    If several parts need equally many, the function returns the one that still needs the most rows in total.
+    """
     most = wanted >= wanted.max() - _EQUAL
     return int(np.argmax(np.where(most, room, -np.inf)))

@@ -172,7 +172,10 @@ def cross_val_predict(
     folds = list(_folds(cv, X, Y))
     order = np.concatenate([test for _, test in folds])
     if not np.array_equal(np.sort(order), np.arange(Y.shape[0])):
-        raise ValueError("each row must be a test row of exactly one fold of `cv`")
+        raise ValueError(
+            f"each of the {Y.shape[0]} rows must be a test row of exactly one fold of `cv`, got {len(order)} "
+            f"test rows, {len(np.unique(order))} of them different"
+        )
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (
         delayed(_predicted)(clone(estimator), X, Y, train, test, method, arguments, params)

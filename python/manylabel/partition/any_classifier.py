@@ -25,10 +25,10 @@ _LEAST = 1e-7
 
 
 def rows_at_once(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Yield slices of the rows.
+    """Divide rows into small batches, and yield each batch as a slice.
 
-    Each slice is so small that a dense array with `n_columns` values for each of its rows needs little
-    memory. If there are no rows, the function yields one empty slice.
+    A dense array with one row for each row of a batch, and with `n_columns` columns, needs little memory. If
+    there are no rows, the function yields one empty slice.
     """
     step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):
@@ -243,8 +243,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
             # label is absent. The second column is the probability that the label is present.
             if any(each.shape[1] != 2 for each in probabilities):
                 raise ValueError(
-                    f"`estimator` must return two columns of probabilities for every label, got arrays of "
-                    f"other shapes from {estimator!r}; check that it supports "
+                    "predict_proba of `estimator` must return two columns for every label, got arrays of "
+                    f"other shapes from {estimator!r}; check that this estimator supports "
                     f"{'dense' if self.dense_Y else 'sparse'} Y"
                 )
             probabilities = np.column_stack([each[:, 1] for each in probabilities])

@@ -130,15 +130,14 @@ class Setting:
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return a value of `lam` with which a single block captures a given fraction of the positive entries.
 
-    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. The single
-    block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_1 >= N_2 >=
-    ... be the numbers of rows that have the most frequent label, the second most frequent label, and so on.
-    Let J be the smallest number for which the J most frequent labels together have at least the given
-    fraction of the positive entries. If the block has J labels, the penalty in the objective is
-    ``lam * J^2``. Adding the J-th most frequent label to the block captures N_J more entries, and increases
-    the penalty by ``lam * (2 J - 1)``. So the block has this label if `lam` is less than ``N_J / (2 J - 1)``.
-    The returned value is slightly less than this bound. The value is proportional to the number of rows,
-    because N_J is proportional to the number of rows.
+    `lam` is the weight of the penalty on large blocks in the objective of `BlockPartitioner`. The single
+    block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_j be the
+    number of rows that have the j-th most frequent label. Let J be the smallest number for which the J most
+    frequent labels together have at least the given fraction of the positive entries. A block with J labels
+    has the penalty ``lam * J^2``. Adding the J-th most frequent label to the block captures N_J more entries,
+    and increases the penalty by ``lam * (2 J - 1)``. So the block has this label if `lam` is less than
+    ``N_J / (2 J - 1)``. The returned value is slightly less than this bound. The value is proportional to the
+    number of rows, because N_J is proportional to the number of rows.
 
     Parameters
     ----------
@@ -216,8 +215,8 @@ def partition_by_rule(
     found : Partition
         The partition.
     lam : float
-        The `lam` that was used to find the partition: the weight of the squared number of labels in the
-        objective.
+        The value of `lam` that was used to find the partition. `lam` is the weight of the penalty on large
+        blocks in the objective.
     """
     n_blocks = blocks_by_rule(Y)
     lam = lam_by_rule(Y, n_blocks)
@@ -316,13 +315,13 @@ def choose_lam(
 ) -> Chosen:
     """Choose `lam` by 5-fold cross-validation.
 
-    `lam` is the weight of the squared number of labels in the objective of `BlockPartitioner`. There are a
-    few candidates for `lam`, which depend on Y. In each fold, the partition, the router (which
-    chooses the blocks of a row) and the models of the blocks are fitted only once, with the smallest
-    candidate. With the smallest candidate, each block has the most labels. With a larger candidate, each
-    block has the same rows and a subset of these labels. The fitted models therefore give the scores for all
-    candidates. P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum of
-    P@1, P@3 and P@5 over all folds.
+    `lam` is the weight of the penalty on large blocks in the objective of `BlockPartitioner`. A few
+    candidates for `lam` are computed from Y. The router is the classifier that predicts the block of a row.
+    In each fold, the partition, the router and the models of the blocks are fitted only once, with the
+    smallest candidate. With the smallest candidate, each block has the most labels. With a larger candidate,
+    each block has the same rows and a subset of these labels. The fitted models therefore give the scores for
+    all candidates. P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum
+    of P@1, P@3 and P@5 over all folds.
 
     The baseline is a model without blocks: the base estimator, fitted to all training rows and labels of the
     fold. ``mode="speed"`` chooses the largest candidate that satisfies a condition: in every fold, P@1, P@3
@@ -386,10 +385,10 @@ def choose_lam(
     elif mode == "speed":
         lost = (np.array(plain) - precision[best]).max()
         warnings.warn(
-            f"no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough: for each value, in at least "
-            f"one fold, P@1, P@3 or P@5 is more than {100 * allowed:.0f} percentage points lower than that "
-            "of `estimator` without blocks; the fit uses the most accurate `lam`, whose P@k are up to "
-            f"{100 * lost:.1f} percentage points lower",
+            f'no `lam` from {lams[0]:.3g} to {lams[-1]:.3g} is accurate enough for `mode`="speed": with '
+            f"each value, P@1, P@3 or P@5 is more than {100 * allowed:.0f} percentage points lower than with "
+            "`estimator` without blocks, in at least one fold; the fit uses the most accurate `lam`, with "
+            f"which P@1, P@3 or P@5 is up to {100 * lost:.1f} percentage points lower",
             UserWarning,
             stacklevel=4,
         )

@@ -90,14 +90,15 @@ class BlockPartitionClassifier(BlockClassifier):
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
         their default values, "auto" means one to three blocks, and the number differs between rows. Let t be
-        the sum of the probabilities of the three most probable blocks of a row. The row is routed to the
-        smallest number of most probable blocks whose probabilities sum to at least ``0.9 t``. If one of these
-        four parameters has another value, "auto" means one block. If rows may be routed to more than one
-        block, the scores of the blocks are merged. The merged score of a label is the logit of
-        ``sum_l p_l / (1 + exp(-s_l))``, a sum over those blocks l of the row that have the label. Here, s_l
-        is the log-odds of the label in block l, and p_l is the probability of block l. The router computes
-        the probabilities p_l, which are scaled to sum to 1 over the blocks of the row. Scores that are
-        margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
+        the sum of the probabilities of the three most probable blocks of a row. The row is routed to its most
+        probable block, and then to the next ones, until the probabilities of the chosen blocks sum to at
+        least ``0.9 t``. If one of these four parameters has another value, "auto" means one block. If rows
+        may be routed to more than one block, the scores of the blocks are merged. The merged score of a label
+        is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the
+        label. Here, s_l is the log-odds of the label in block l, and p_l is the probability of block l. The
+        router computes the probabilities p_l, which are scaled to sum to 1 over the blocks of the row. Scores
+        that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
+        log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -225,10 +226,10 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
-    data, several blocks would be less accurate and would save little time. If there are more rows and labels,
-    there may still be only one block, because the router is not accurate enough for several blocks. Then
-    `lam` is chosen so that the block has only the most frequent labels, which cover at least 97 % of the
-    positive entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
+    data, several blocks would be less accurate and would save little time. With more rows and labels, there
+    is still only one block if the router is not accurate enough for several blocks. In this case, `lam` is
+    chosen so that the block has only the most frequent labels, which cover at least 97 % of the positive
+    entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is computed like `lam` with ``mode="rule"`` and several blocks, but the 95 % are replaced by a

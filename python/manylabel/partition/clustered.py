@@ -444,7 +444,7 @@ class LPSRClassifier(BlockClassifier):
 
 
 class _RestrictedModels:
-    """Callable that takes the index of a part and returns the base scorer for its candidates only."""
+    """Callable that takes the index of a part and returns the base scorer for the candidates of this part."""
 
     def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
         self._base = base

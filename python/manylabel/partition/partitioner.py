@@ -45,12 +45,11 @@ class BlockPartitioner(Estimator):
         Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
         rows is used. Rows count as equal if they are equal after they are scaled to unit length. "auto"
         searches for the number of clusters whose partition captures the most positive entries. The search
-        first tries every number from 1 to 16. It then tries larger numbers, each about a quarter larger than
-        the one before, up to the smaller of 2,048 and the number of rows. The search stops at the first
-        number that leaves a block without rows or labels. This number is not used. The search also stops
-        after five consecutive numbers without an improvement. An improvement is a partition that captures
-        more positive entries than the best earlier partition, by more than a thousandth of all positive
-        entries.
+        first tries every number from 1 to 16. It then tries larger numbers, each about 25 % larger than the
+        previous number. No number exceeds 2,048 or the number of rows. The search stops at the first number
+        that leaves a block without rows or labels. This number is not used. The search also stops after five
+        consecutive numbers without an improvement. An improvement is a partition that captures more positive
+        entries than the best earlier partition, by more than a thousandth of all positive entries.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is about the largest weight with

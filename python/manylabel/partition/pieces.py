@@ -94,7 +94,7 @@ class BlockPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of blocks."""
+        """Number of units of the fit. A unit fits the model of one block."""
         return len(self._labels)
 
     @property

@@ -45,13 +45,13 @@ class Routing:
     Parameters
     ----------
     most : int
-        Maximum number of blocks per row. The blocks with the highest scores are the best blocks.
+        Maximum number of blocks that a row is routed to. The candidates of a row are the `most` blocks with
+        the highest scores. Blocks with the score -inf are never candidates.
     share : float or None, default=None
-        The candidates of a row are its best blocks. Their number is `most`, or smaller if fewer blocks have a
-        score above -inf. None means that a row is routed to all its candidates. With a number, a row may be
-        routed to fewer blocks. Let p be the sum of the probabilities of the candidates. The row is routed to
-        the smallest number of best blocks whose probabilities sum to at least ``share * p``. The probability
-        of a block is the logistic function of its score.
+        None means that a row is routed to all its candidates. With a number, a row may be routed to fewer
+        blocks. The probability of a block is the logistic function of its score. Let p be the sum of the
+        probabilities of the candidates. The row is routed to its most probable candidate, and then to the
+        next ones, until the probabilities of the chosen blocks sum to at least ``share * p``.
     """
 
     most: int

@@ -1,4 +1,4 @@
-"""Choose how scores are converted to label sets, according to a measure on held-out rows."""
+"""Choose the method for converting scores to label sets, based on a measure on held-out rows."""
 
 from __future__ import annotations
 
@@ -43,9 +43,11 @@ class SetChoice(NamedTuple):
     """A method that converts the scores of a row to a label set. The Rust core reads the attributes."""
 
     power: float | None
-    """Exponent of the frequencies of the known label sets, or None to choose labels by `bound`.
+    """The number a in ``loss - a * log(f)``, or None to choose labels by `bound`.
 
-    If the value is not None, one of the known label sets is chosen, and `bound` and `best` are not used.
+    Here, loss is the example-wise loss of a known label set, and f is the total weight of the training rows
+    with this label set. If the value is not None, the known label set with the smallest ``loss - a * log(f)``
+    is chosen, and `bound` and `best` are not used.
     """
     bound: float
     """If `power` is None, the labels with scores above this bound are chosen."""
@@ -65,7 +67,7 @@ class SetChoice(NamedTuple):
 class HeldOutMeasures:
     """Sums of the measures over the held-out rows, for each candidate power and each candidate bound.
 
-    The powers are exponents of the frequencies of label sets. Scores are compared with the bounds.
+    A candidate power is a value of `SetChoice.power`. A candidate bound is a value of `SetChoice.bound`.
     """
 
     def __init__(self) -> None:
@@ -150,8 +152,8 @@ class HeldOutMeasures:
 
         The last array has the value 1 if the best power is at least as good as the best bound, and 0
         otherwise. If several powers are equally good, the smallest power is returned. If several bounds are
-        equally good, the bound nearest to 0 is returned. The bound for the Hamming loss is the score at which
-        a label is present with a probability of one half.
+        equally good, the bound nearest to 0 is returned. For the Hamming loss, the returned bound is instead
+        the score at which a logistic regression estimates that a label is present with a probability of 1/2.
         """
         powers = _POWERS[self._by_power.argmax(axis=1)]
         smoothed = uniform_filter1d(self._by_bound, 2 * _SMOOTHED + 1, mode="nearest")
@@ -162,10 +164,10 @@ class HeldOutMeasures:
         return powers, bounds, (self._by_power.max(axis=1) >= of_bounds).astype(np.uint8)
 
     def _even_score(self) -> float:
-        """Return the score at which a logistic regression gives a label a probability of one half.
+        """Return the score at which a label has a probability of one half in a logistic regression.
 
-        A label is predicted if its score exceeds this score. One could instead predict labels above the bound
-        with the smallest Hamming loss on the held-out rows. But that bound depends on only a few (row, label)
+        A label is predicted if its score exceeds the returned score. An alternative would be the bound that
+        has the smallest Hamming loss on the held-out rows. But this bound depends on only a few (row, label)
         pairs. The regression depends on all pairs, and its predictions have a lower loss on other rows.
         """
         present, number = np.nonzero(self._pairs)

@@ -136,9 +136,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         "example-f1". With a measure, `fit` chooses the method that is best for this measure on held-out rows
         (see Notes). "subset-accuracy" is the fraction of rows with a completely correct label set. "hamming"
         is the Hamming loss, the fraction of wrong entries. "example-f1" is the mean F1 of the rows, where an
-        empty label set has an F1 of 0. A fit with a measure takes about twice as long with many rows, and up
-        to six times as long with a few hundred rows. After a fit with a measure, `predictor` may be set to
-        another measure.
+        empty label set has an F1 of 0. Compared with other fits, a fit with a measure takes about twice as
+        long with many rows, and up to six times as long with a few hundred rows. After a fit with a measure,
+        `predictor` may be set to another measure.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -224,31 +224,32 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
 
     If `predictor` is a measure, `fit` first holds out a quarter of the rows, but at most 16,384 rows, and
-    fits a model to the other rows. It holds out up to three further quarters, until 512 rows have been held
-    out. The measure on the held-out rows decides between two methods. For the measure, the rows are weighted
-    by `sample_weight`, and unknown entries of Y are not counted. The first method predicts the known label
-    set with the smallest ``loss - a * log(f)``, where f is the weight of the label set in
-    `label_set_weights_`, and the loss is the example-wise loss. This method prefers frequent label sets. The
-    power a is chosen from nine values from 0 to 1. With a = 0, the method is the same as "known-label-sets".
-    The second method predicts the labels whose scores exceed a bound. The candidates for the bound are the
-    multiples of 1/128 from -16 to 16. The chosen bound has the best mean of the measure over all candidates
-    within a distance of 1/2. For "example-f1", the second method also predicts the label with the highest
-    score if this score does not exceed the bound. The bound for "hamming" is computed differently. It is the
-    score at which a logistic regression on the held-out pairs of a row and a label gives a probability of one
-    half. `fit` keeps the method that is better on the held-out rows, or the first method if both are equally
-    good. A warm start repeats this choice with new models of up to `n_rules` rules. With fewer than four
-    rows, no rows are held out. The method is then "known-label-sets" for "subset-accuracy", and the bound 0
-    for the other measures.
+    fits a model to the other rows. As long as fewer than 512 rows have been held out, `fit` repeats these two
+    steps with another quarter and a new model, up to three times. The measure on the held-out rows decides
+    between two methods. For the measure, the rows are weighted by `sample_weight`, and unknown entries of Y
+    are not counted. The first method predicts the known label set with the smallest ``loss - a * log(f)``,
+    where f is the weight of the label set in `label_set_weights_`, and the loss is the example-wise loss.
+    This method prefers frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0,
+    the method is the same as "known-label-sets". The second method predicts the labels whose scores exceed a
+    bound. The candidates for the bound are the multiples of 1/128 from -16 to 16. The chosen bound has the
+    best mean of the measure over all candidates within a distance of 1/2. For "example-f1", the second method
+    also predicts the label with the highest score if this score does not exceed the bound. The bound for
+    "hamming" is computed differently. A logistic regression is fitted to the scores of all held-out pairs of
+    a row and a label. It predicts whether the row has the label. The bound is the score at which its
+    probability is one half. `fit` keeps the method that is better on the held-out rows, or the first method
+    if both are equally good. A warm start repeats this choice with new models of up to `n_rules` rules. With
+    fewer than four rows, no rows are held out. The method is then "known-label-sets" for "subset-accuracy",
+    and the bound 0 for the other measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. If `predictor` is a measure, each additional fit also copies its rows and the rows held out from it.
-    With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
-    (n_labels, n_labels). The number of these matrices does not depend on the number of rows. If bins are
-    reused (see `search`), the matrices are stored only if Y has at most 256 labels and X has features with
-    mostly zero values.
+    of X. If `predictor` is a measure, the training rows and the held-out rows of each additional model are
+    also copied. With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of
+    shape (n_labels, n_labels). The number of these matrices does not depend on the number of rows. If bins
+    are reused (see `search`), the matrices are stored only if Y has at most 256 labels and X has features
+    with mostly zero values.
 
     With n threads, the processor time of `fit` is at least about ``min(n, 4)`` times the elapsed time,
     because up to four threads wait for work without sleeping. If several fits run at the same time in
@@ -475,8 +476,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             return SetChoice(0.0 if known else None, 0.0, False)
         if not hasattr(self, "choice_powers_"):
             raise ValueError(
-                '`predictor` must be "auto", "known-label-sets" or "signs", because it was not a measure in '
-                f"`fit`, got {predictor!r}"
+                '`predictor` must be "auto", "known-label-sets" or "signs" for this model, because '
+                f"`predictor` was not a measure in `fit`, got {predictor!r}"
             )
         at = MEASURES.index(predictor)
         if self.choice_by_sets_[at]:
@@ -569,7 +570,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def rules_(self) -> Rules:
         """All rules, as an object with arrays of conditions and heads.
 
-        The head of a rule contains the scores that the rule adds to the labels, for each row that it covers.
+        The head of a rule contains the scores that the rule adds to the labels of every row that it covers.
         """
         check_is_fitted(self, "heads_")
         return Rules(
@@ -631,7 +632,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             None, the scores of the rules sum to the result of `decision_function` for the row. If `label` is
             given, the result is a `LabelExplanation` of the rules, and their contributions sum to the score
             of the label. In both cases, labels that occur in no training row are an exception: their score is
-            -inf, which is not the sum of what the rules add.
+            -inf instead of the sum.
 
         Raises
         ------
@@ -727,7 +728,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         return every, known, sample_weight, np.arange(n_rows + n_more) >= n_rows
 
     def _check_goes_on(self, n_rules: int, n_labels: int) -> None:
-        """Check that a warm start has the same number of labels as the previous fit, and no fewer rules."""
+        """Check that a warm start has as many labels as the previous fit, and at least as many rules."""
         if n_labels != self.heads_.shape[1]:
             raise ValueError(
                 f"Y must have {self.heads_.shape[1]} labels, as in the fit that `warm_start` continues, "

@@ -155,8 +155,8 @@ def export_text(
         Maximum number of rules to write, starting with the first rule; >= 1. None writes all rules.
     max_labels : int, default=10
         Maximum number of labels to name per rule; >= 1. The labels with the largest absolute scores are
-        named. For the other labels of the rule, the text states only how many there are and the range of
-        their scores. None names all labels.
+        named. For the other labels of the rule, the text contains only their number and the range of their
+        scores. None names all labels.
     decimals : int, default=2
         Number of digits after the decimal point of scores; >= 0. Labels with equal rounded scores are written
         on the same line. This parameter does not apply to the thresholds of conditions, which have at least
@@ -381,7 +381,10 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield the text of each distinct score and its labels, in order of decreasing absolute score."""
+        """Yield one text per distinct rounded score, with its labels, in order of decreasing absolute score.
+
+        At most `max_labels` labels are named.
+        """
         labels, values = self.head(rule)
         if not len(labels):
             yield "nothing"

@@ -80,8 +80,8 @@ def label_sets(
 ) -> tuple[csr_array, NDArray[np.float64]]:
     """Return the distinct label sets and the total weight of the rows with each label set.
 
-    The label sets are sorted by decreasing total weight. If weights are equal, the label set that appears
-    first in Y comes first.
+    Rows in the mask `held_out` are left out. The label sets are sorted by decreasing total weight. If weights
+    are equal, the label set that appears first in Y comes first.
     """
     weights = np.ones(Y.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
     if held_out is not None:

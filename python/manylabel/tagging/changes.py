@@ -52,10 +52,10 @@ class EditableTagger(Estimator):
         fits: bool,
         tell: Tell | None = None,
     ) -> tuple[Any, NDArray[Any], csr_array]:
-        """Convert texts and their labels to features, an array of label names and an indicator matrix.
+        """Return the features of texts, an array of label names, and the indicator matrix of the labels.
 
         If `fits` is True, the vectorizer is fitted first. `tell` is called with the number of texts that have
-        been read.
+        been read so far.
         """
         raise NotImplementedError
 
@@ -140,8 +140,8 @@ class EditableTagger(Estimator):
             The names of the labels of each text. Names that are not labels of the tagger become new labels,
             sorted by name. Existing labels are not fitted again.
         label_ids : mapping of str to str, default=None
-            Identifiers of the new labels, with the names of the labels as keys. They are necessary if the
-            tagger has identifiers, and must be None otherwise.
+            Identifiers of the new labels, with the names of the labels as keys. This argument is necessary if
+            the tagger has identifiers, and must be None otherwise.
 
         Returns
         -------
@@ -160,9 +160,9 @@ class EditableTagger(Estimator):
         -----
         Terms that are not in the vocabulary of the vectorizer are ignored.
 
-        If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows with all their
-        labels, including existing labels. The rows that were kept before count as rows without the new
-        labels.
+        If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows. All labels of the
+        new texts are kept, including existing labels. The rows that were kept before count as rows without
+        the new labels.
 
         Examples
         --------
@@ -218,9 +218,8 @@ class EditableTagger(Estimator):
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
             Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. A text may already have the name `into`. A name is ignored
-            if it is neither `into` nor in `names`. None means the rows that the tagger keeps (see
-            `keep_rows`).
+            The names of the labels of each text, which may already include `into`. All names other than
+            `into` and `names` are ignored. None means the rows that the tagger keeps (see `keep_rows`).
 
         Returns
         -------
@@ -310,8 +309,8 @@ class EditableTagger(Estimator):
         """Add training texts, and fit their labels again.
 
         The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the new texts
-        are then fitted again to all kept rows, as by `refit_labels`. The result may differ from a new fit to
-        all rows (see Notes). The other labels are not fitted again, so their scores do not change. The new
+        are then fitted again to all kept rows, as `refit_labels` does. The result may differ from a new fit
+        to all rows (see Notes). The other labels are not fitted again, so their scores do not change. The new
         texts are not used as negative examples of the other labels.
 
         Parameters
@@ -359,8 +358,8 @@ class EditableTagger(Estimator):
         if not hasattr(self, "rows_"):
             raise ValueError(
                 "`keep_rows` must be True when `fit` is called, because `update` needs the training rows, "
-                "but this tagger has not kept them; `refit_labels` does not need them, but fits the labels "
-                "only to the texts that it gets"
+                "but this tagger has not kept them; use `refit_labels` instead, which fits the labels only "
+                "to the texts that you pass"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
@@ -370,7 +369,7 @@ class EditableTagger(Estimator):
         self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
 
     def _edit(self, change: str, *arguments: Any, **options: Any) -> None:
-        """Change the labels of a copy of the classifier, and use the copy."""
+        """Call the method `change` of a copy of the classifier, and replace the classifier by the copy."""
         if self.decision is not None:
             raise ValueError(
                 f"`decision` must be None to change the labels, got {type(self.decision).__name__}; the "
@@ -391,7 +390,7 @@ class EditableTagger(Estimator):
         self.classifier_ = edited
 
     def _places(self, names: Iterable[str]) -> NDArray[np.int64]:
-        """Return the indices of named labels."""
+        """Return the indices of the labels with the given names."""
         self._check_fitted()
         if isinstance(names, str):
             raise ValueError(
@@ -407,7 +406,8 @@ class EditableTagger(Estimator):
     def _rows_for(self, method: str, texts: Any, labels: Any, *names: str) -> tuple[Any, csr_array]:
         """Return the features and labels of the given texts, or of the kept rows if no texts are given."""
         if (texts is None) != (labels is None):
-            raise ValueError("`texts` and `labels` must both be given or both be None")
+            given = "labels" if texts is None else "texts"
+            raise ValueError(f"`texts` and `labels` must both be given or both be None, got only `{given}`")
         if texts is None:
             if not hasattr(self, "rows_"):
                 raise ValueError(
@@ -433,7 +433,7 @@ class EditableTagger(Estimator):
 
 
 def _row(names: Any) -> Any:
-    """Return the names of a row as a list. Anything that is not a list of names is returned unchanged."""
+    """Return the names of a row as a list. A str, or a value that is not iterable, is returned unchanged."""
     return names if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
 
 

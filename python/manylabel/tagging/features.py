@@ -46,7 +46,7 @@ def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
 
 
 def at_least_one(texts: Iterator[str]) -> Iterator[str]:
-    """Return the texts, and raise an error if there is none."""
+    """Return the texts, and raise an error if there are no texts."""
     first = next(texts, None)
     if first is None:
         raise ValueError("`texts` must have at least one text, got none")
@@ -54,10 +54,11 @@ def at_least_one(texts: Iterator[str]) -> Iterator[str]:
 
 
 def readable(texts: Iterator[str], vectorizer: Any) -> Iterator[str] | list[str]:
-    """Return the texts unchanged for a text vectorizer of scikit-learn. Otherwise, return them as a list.
+    """Return the iterator `texts` if `vectorizer` reads it only once, and a list of the texts otherwise.
 
-    Text vectorizers read the texts once. Other transformers may read them several times. For example, a
-    `FeatureUnion` passes them to several vectorizers.
+    The text vectorizers of scikit-learn read the texts once. Other transformers may read the texts several
+    times, but an iterator can be read only once. For example, a `FeatureUnion` passes the texts to several
+    vectorizers.
     """
     first = vectorizer
     while isinstance(first, Pipeline):
@@ -103,8 +104,8 @@ def names_of_features(vectorizer: Any) -> Any:
 class _TfidfRow:
     """Converts one text to a row of features, with exactly the same values as a `TfidfVectorizer`.
 
-    Every call of `TfidfVectorizer.transform` makes a new analyzer and copies, and it checks its matrix. For
-    a short text, this work takes ten times as long as the computation of the features.
+    Every call of `TfidfVectorizer.transform` creates an analyzer, makes copies and checks the matrix of the
+    features. For a short text, this work takes ten times as long as the computation of the features.
     """
 
     def __init__(self, vectorizer: TfidfVectorizer) -> None:

@@ -56,8 +56,8 @@ def read_texts(
                                       str with `separator` between the names
     ``.parquet``                      a table; the labels of a text are a list of names, or a str with
                                       `separator` between the names. This format requires pyarrow.
-    a folder                          one ``.txt`` file per text. The labels are in a file of the same name
-                                      that ends in ``.key`` or ``.tsv``. Each line of a ``.key`` file is a
+    a folder                          one ``.txt`` file per text. The labels of ``doc.txt`` are in
+                                      ``doc.key`` or ``doc.tsv``. Each line of a ``.key`` file is a
                                       name. Each line of a ``.tsv`` file has an identifier in angle brackets,
                                       a tab, and a name.
     ================================  ======================================================================
@@ -208,8 +208,8 @@ class _Cells:
     def warn(self, path: Path) -> None:
         """Warn if the separator seems to be wrong.
 
-        The warning is given if nearly all cells have a single name, but most cells contain a usual separator
-        that is not the one in use.
+        The warning is given if nearly all cells have a single name, but most cells contain a common separator
+        other than the given one.
         """
         other = max(self._n_with, key=lambda each: self._n_with[each])
         if self._n_cells >= _LEAST_CELLS and (

@@ -1,4 +1,4 @@
-"""The estimator `TextTagger`: from texts to named labels, in one model file."""
+"""The estimator `TextTagger`, which assigns named labels to texts and is saved in one model file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Classifier(Attribute):
 
 
 class _Object(Attribute):
-    """Description of a fitted attribute that is an object with a method, or None."""
+    """Description of a fitted attribute that is None or an object with a given method."""
 
     def __init__(self, method: str) -> None:
         super().__init__()
@@ -347,8 +347,8 @@ class TextTagger(EditableTagger):
         Returns
         -------
         TextTagger
-            The fitted tagger. Only its parameters `classifier` and `vectorizer` are unfitted clones of the
-            steps.
+            The fitted tagger. Its attributes `classifier_` and `vectorizer_` contain the fitted steps. Its
+            parameters `classifier` and `vectorizer` are unfitted clones of these steps.
 
         Raises
         ------
@@ -420,10 +420,10 @@ class TextTagger(EditableTagger):
         fits: bool,
         tell: Tell | None = None,
     ) -> tuple[Any, NDArray[Any], csr_array]:
-        """Convert texts and their labels to features, an array of label names and an indicator matrix.
+        """Return the features of texts, an array of label names, and the indicator matrix of the labels.
 
         If `fits` is True, the vectorizer is fitted first. `tell` is called with the number of texts that have
-        been read.
+        been read so far.
         """
         convert: Any = None
         if self.vectorizer_ is not None:
@@ -432,7 +432,10 @@ class TextTagger(EditableTagger):
             if convert is None:
                 raise ValueError("`labels` must be given if `vectorizer` is None, got None")
             if isinstance(texts, str) or not hasattr(texts, "__iter__"):
-                raise ValueError("`texts` must be an iterable of pairs (text, names) if `labels` is None")
+                raise ValueError(
+                    "`texts` must be an iterable of pairs (text, names) if `labels` is None, got "
+                    f"{shown(texts)}"
+                )
             rows = NamedRows(None if label_names is None else list(label_names))
             checked = _counted(checked_texts(pairs_of(texts, rows)), tell)
             X = convert(readable(at_least_one(checked), self.vectorizer_))

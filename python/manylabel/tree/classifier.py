@@ -73,7 +73,8 @@ _COLUMNS = ("column_shift_", "column_scale_")
 def _least_weight(params: dict[str, Any]) -> float:
     """Return the value of `prune` as a number.
 
-    The number for "auto" depends on `measurements` and on `C`, which must not be "auto" here.
+    If `prune` is "auto", the number depends on ``params["measurements"]`` and ``params["C"]``. The first
+    value is the result of `holds_measurements`. The second value must be a number here, and not "auto".
     """
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
@@ -156,8 +157,8 @@ class LabelTreeClassifier(EditableLabels):
     path_weight : float or "auto", default="auto"
         Exponent of the path probability of the leaf, with ``combine="product"``; finite and >= 0. The path
         probability of a node is the product of the probabilities of all nodes on the path from the root to
-        this node. With 0, the path does not influence the score. "auto" tries eight values from 0 to 1, and
-        chooses the smallest value with nearly the best rankings of held-out rows (see Notes).
+        this node. With 0, the path does not influence the score. "auto" tries eight values from 0 to 1. It
+        chooses the smallest value whose rankings of held-out rows are nearly the best (see Notes).
     prune : float or "auto", default="auto"
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0 if more
         than an eighth of the values of X are nonzero (see Notes). Otherwise, "auto" is
@@ -175,9 +176,9 @@ class LabelTreeClassifier(EditableLabels):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). "zero" is the threshold at which a label with the margin 0 gets the
-        score 0, if the path probability of its leaf is 1. With ``combine="leaf"``, this threshold is 0. With
-        ``combine="product"``, it is the logarithm of the probability of a label with the margin 0 (see
+        labels is predicted (see Notes). "zero" is the threshold at which a label gets the score 0 if its
+        margin is 0 and the path probability of its leaf is 1. With ``combine="leaf"``, this threshold is 0.
+        With ``combine="product"``, it is the logarithm of the probability of a label with the margin 0 (see
         Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
@@ -194,10 +195,10 @@ class LabelTreeClassifier(EditableLabels):
         with the label. The positive rows of a child are the rows with a label below the child. A child or
         label is rare if fewer than 1 % of its examples are positive. It is also rare if it has at most 300
         positive rows, and fewer than 20 % of its examples are positive. In a node, the children or labels
-        that are not rare are fitted in groups of sixteen. If the last group has fewer than sixteen, the most
-        frequent rare children or labels are added to it, and their optimum is then also computed within
-        `tol`. With the logistic loss, "fast" is the same as "exact", because "fast" saves time by leaving out
-        rows whose loss is 0, and the logistic loss is never 0.
+        that are not rare are fitted in groups of sixteen. If the last group is smaller, it is filled up with
+        the most frequent of the rare children or labels. Their optimum is then also computed within `tol`.
+        With the logistic loss, "fast" is the same as "exact", because "fast" saves time by leaving out rows
+        whose loss is 0, and the logistic loss is never 0.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -240,7 +241,8 @@ class LabelTreeClassifier(EditableLabels):
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
         children have no labels.
     node_intercept_ : ndarray of shape (n_nodes,), dtype float32
-        For each node, the intercept of the classifier that computes its margin. Roots have the value 0.
+        For each node, the intercept of the classifier whose output is the margin of the node. Roots have the
+        value 0.
     leaf_labels_ : ndarray of shape (n_leaf_labels,), dtype int32
         Labels of all leaves. Labels that occur in no training row are in no leaf.
     leaf_intercept_ : ndarray of shape (n_leaf_labels,), dtype float32
@@ -269,9 +271,9 @@ class LabelTreeClassifier(EditableLabels):
         Weights of all linear classifiers. The dtype is the value of `weights`. Weights of dtype int8 must be
         multiplied by the scales of their children or labels.
     node_scale_ : ndarray of shape (n_nodes,), dtype float32
-        For each node, the scale of the weights of the classifier that computes its margin. The scale is the
-        largest absolute value of these weights, divided by 127. Roots have the value 0. This attribute exists
-        only if `weights` is "int8".
+        For each node, the scale of the weights of the classifier whose output is the margin of the node. The
+        scale is the largest absolute value of these weights, divided by 127. Roots have the value 0. This
+        attribute exists only if `weights` is "int8".
     leaf_scale_ : ndarray of shape (n_leaf_labels,), dtype float32
         Scale of the weights of each entry of `leaf_labels_`. This attribute exists only if `weights` is
         "int8".
@@ -305,12 +307,12 @@ class LabelTreeClassifier(EditableLabels):
     less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
-    starts from the result of the label in the previous tree. A rare label starts from its dual variables. In
-    the first tree, the solver searches several times for negative rows whose loss is not 0. In each later
-    tree, one search is sufficient. A frequent label starts from its weights, and one solver step is then
-    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
-    tree were fitted from the start, the fit of three trees would take 2.7 times as long as the fit of one
-    tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
+    starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
+    previous dual variables. In the first tree, the solver searches several times for negative rows whose loss
+    is not 0. In each later tree, one search is sufficient. Any other label starts from its previous weights,
+    and one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as
+    the fit of one tree. If every tree were fitted from the start, the fit of three trees would take 2.7 times
+    as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -362,10 +364,10 @@ class LabelTreeClassifier(EditableLabels):
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
     all trees are added. `path_weight_` is the smallest value whose sum is within 0.1 percent of the largest
-    sum. If all sums are equal, it is 1. `threshold_` is chosen so that the number of predicted labels of the
-    held-out rows equals the number of their true labels. If the held-out rows have fewer than 200 labels in
-    total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the threshold is the
-    same as with "zero".
+    sum. If all sums are equal, `path_weight_` is 1. `threshold_` is chosen so that the number of predicted
+    labels of the held-out rows equals the number of their true labels. If the held-out rows have fewer than
+    200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the
+    threshold is the same as with "zero".
 
     If most weights of a node are not 0, the node stores a weight of each feature for each child or label.
     This is the usual form for dense features. Predictions then need no search for features, and several rows
@@ -385,10 +387,10 @@ class LabelTreeClassifier(EditableLabels):
 
     The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). If most
     weights are not 0, each tree stores about ``n_labels * n_features`` weights. If most weights are 0 and X
-    is sparse, no array has this size. Only two results are dense: the scores from `decision_function` and, if
-    Y was dense in `fit`, the predictions from `predict`. While the tree is built from a sparse X, the vector
-    of a label takes up to 8 bytes for each stored value in the rows of the label. With
-    ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
+    is sparse, no array has this size. Only two results are dense arrays of shape (n_samples, n_labels): the
+    scores from `decision_function` and, if Y was dense in `fit`, the predictions from `predict`. While the
+    tree is built from a sparse X, the vector of a label takes up to 8 bytes for each stored value in the rows
+    of the label. With ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
 
     If more than half of the values of a dense X are nonzero, X is used as it is, in float16, float32 or
     float64 and in any memory order. Otherwise, X is converted to sparse rows. Each thread fits up to four
@@ -578,7 +580,11 @@ class LabelTreeClassifier(EditableLabels):
 
     @staticmethod
     def _core_params(params: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters for the core. No parameter of the solver may be "auto" in `params`."""
+        """Return `params` with the added entry "learn_cut".
+
+        The entry states whether the Rust core learns the threshold. No parameter of the solver may be
+        "auto" in `params`.
+        """
         learn_cut = fixed_threshold(params["threshold"]) is None
         return params | {"learn_cut": learn_cut}
 
@@ -699,8 +705,8 @@ class LabelTreeClassifier(EditableLabels):
         propensities : array-like of shape (n_new,), default=None
             Propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
-            Names of the new labels. They are necessary if the model has names of labels, and must be None
-            otherwise.
+            Names of the new labels. This argument is necessary if the model has names of labels, and must be
+            None otherwise.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
             are finished. If the function raises an exception, the work stops.
@@ -727,7 +733,8 @@ class LabelTreeClassifier(EditableLabels):
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the path
         probabilities of these leaves. If `sample_weight` is given, the vote of a row is its weight. The
         leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
-        votes gets the label. As in `fit`, a label that no row has is put in no leaf, and its score is -inf.
+        votes gets the label. As in `fit`, a label that occurs in no row is not added to a leaf, and its score
+        is -inf.
 
         The classifier of a new label is fitted to the rows with the label and to negative rows. The negative
         rows are all other rows that reach the leaf of the label when the tree is searched as in `fit` with

@@ -23,9 +23,9 @@ def explained(
     model : LabelTreeClassifier
         The fitted model.
     features : ndarray of shape (n_stored,)
-        Features of the row.
+        Column indices of the stored values of the row.
     values : ndarray of shape (n_stored,), dtype float64
-        Values of these features, scaled in the same way as in predictions.
+        The stored values of the row, scaled in the same way as in predictions.
     label : int
         A label that is in a leaf.
     names : sequence of str
