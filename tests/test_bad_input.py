@@ -29,6 +29,7 @@ from estimators import (
 )
 from manylabel.decision import LabelCalibrator
 from manylabel.estimator.schema import Array
+from manylabel.persistence import to_bytes
 
 N, D, C = 40, 6, 4
 RNG = np.random.default_rng(0)
@@ -582,6 +583,7 @@ def test_a_second_fit_forgets_the_first(classifier):
     fresh = fitted(classifier, X=X_SPARSE[:30, :3], Y=csr_array(Y[:30, :2]))
     same(model, fresh)
     assert vars(model).keys() == vars(fresh).keys()
+    assert to_bytes(model).tobytes() == to_bytes(fresh).tobytes()
     assert (model.n_features_in_, len(model.classes_), model.sparse_output_) == (3, 2, True)
 
 

@@ -165,7 +165,7 @@ def from_bytes(content: NDArray[np.uint8]) -> Any:
 
 
 def _content(estimator: Any) -> tuple[bytearray, list[NDArray[Any]]]:
-    """Return the header and the tensors of the file of an estimator."""
+    """Return the header and the tensors to write to the file of an estimator."""
     check_is_fitted(estimator)
     encoder = _Encoder()
     state = encoder.estimator(estimator, "", 0)
@@ -304,8 +304,8 @@ def _beginning(header: bytes | bytearray) -> re.Match[bytes]:
 def _header(state: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytearray:
     """Return the part of the file that comes before the tensors.
 
-    This part is the length of the header, followed by the header. The returned header has zeros in place of
-    the checksum, which is not known yet.
+    It consists of the length of the header in bytes and the header itself. The returned header has zeros in
+    place of the checksum, which is not known yet.
     """
     entries: dict[str, Any] = {
         "__metadata__": {
@@ -368,6 +368,8 @@ class _Encoder:
             fitted = {name: value for name, value in vars(estimator).items() if _is_fitted_name(name)}
         else:
             params, fitted = part.params(estimator), part.fitted(estimator)
+        # A second fit of an object may set the attributes in another order, but its file is the same.
+        fitted = dict(sorted(fitted.items()))
         state = {
             "estimator": cls.__name__ if part is None else part.name,
             "params": {name: self.value(value, prefix + name, depth) for name, value in params.items()},
