@@ -12,6 +12,8 @@ from sklearn.base import BaseEstimator, clone
 import manylabel as ml
 from dense_rows import clusters, peak_of
 
+DISMEC = ml.DiSMECClassifier(C=1.0, random_state=0)
+
 MODELS = {
     "DiSMEC": ml.DiSMECClassifier(random_state=0),
     "LEML": ml.LEMLClassifier(20, max_iter=3, random_state=0),
@@ -22,9 +24,9 @@ MODELS = {
     "label tree, logistic": ml.LabelTreeClassifier(C=1.0, max_leaf=8, loss="logistic", random_state=0),
     "LEML, logistic": ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
     "PD-Sparse": ml.PDSparseClassifier(max_iter=3, random_state=0),
-    "blocks": ml.BlockPartitionClassifier(n_blocks=3, lam=1.0, n_routes=2, random_state=0),
-    "clusters": ml.CBMLCClassifier(n_clusters=3, random_state=0),
-    "LPSR": ml.LPSRClassifier(leaf_size=300, n_candidates=20, random_state=0),
+    "blocks": ml.BlockPartitionClassifier(DISMEC, n_blocks=3, lam=1.0, n_routes=2, random_state=0),
+    "clusters": ml.CBMLCClassifier(DISMEC, n_clusters=3, random_state=0),
+    "LPSR": ml.LPSRClassifier(DISMEC, leaf_size=300, n_candidates=20, random_state=0),
 }
 
 # The fits have the same bits for dense and sparse rows.

@@ -326,7 +326,7 @@ def test_bad_input(data):
     dismec = ml.DiSMECClassifier(1.0, threshold="zero")
     with pytest.raises(ValueError, match=r"`cv` must leave at least one row to fit `estimator`, got 0\.9999"):
         LabelCalibrator(dismec, cv=0.9999).fit(X, Y)
-    with pytest.raises(ValueError, match="`cv` must be at most the number of rows, 600, got 601"):
+    with pytest.raises(ValueError, match="`cv` must be at most 600, the number of rows, got 601"):
         LabelCalibrator(dismec, cv=601).fit(X, Y)
     with pytest.raises(ValueError, match='`cv` must be a fraction, "auto" or "prefit" if `refit` is False'):
         LabelCalibrator(dismec, cv=3, refit=False).fit(X, Y)

@@ -32,7 +32,7 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: str) -> bool:
-    """Return whether a path is a table of texts or a folder of texts, which `read_texts` can read.
+    """Return True if `read_texts` can read the path: a table of texts, or a folder of texts.
 
     A folder that `manylabel.datasets.convert` wrote is not a folder of texts.
     """

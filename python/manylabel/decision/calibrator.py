@@ -579,6 +579,6 @@ def _held_out(cv: int | float, n_rows: int, seed: int) -> Iterator[NDArray[np.in
         yield np.sort(order[:n_held])
         return
     if cv > n_rows:
-        raise ValueError(f"`cv` must be at most the number of rows, {n_rows}, got {cv}")
+        raise ValueError(f"`cv` must be at most {n_rows}, the number of rows, got {cv}")
     for fold in range(cv):
         yield np.sort(order[fold::cv])

@@ -34,7 +34,7 @@ class LabelCosts(NamedTuple):
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """For each label, how much a correct prediction of the label counts in the precision at k."""
+        """The gain of a correct prediction in a weighted precision at k: the weight divided by the propensity."""
         return self.weight / self.propensity
 
 

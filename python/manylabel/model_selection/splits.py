@@ -402,7 +402,7 @@ class _Parts:
         return found
 
     def _with(self, label: int) -> NDArray[Any]:
-        """Return the rows that have a label."""
+        """Return the rows that have the label `label`."""
         found: NDArray[Any] = self._by_label.indices[
             self._by_label.indptr[label] : self._by_label.indptr[label + 1]
         ]

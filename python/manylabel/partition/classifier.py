@@ -167,9 +167,9 @@ class BlockPartitionClassifier(BlockClassifier):
     captured_ : float
         Fraction of the positive entries of Y for which the row and the label are in the same block.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
-        scores that are computed per row. The first value counts only the scores of labels. The second value
-        also counts the scores of the router.
+        Result of `measure_speedup` for the training rows. Both values are the number of labels divided by the
+        mean number of scores that are computed per row. In the first value, these are only scores of labels.
+        In the second value, they include the scores of the router.
 
     See Also
     --------

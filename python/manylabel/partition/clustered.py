@@ -59,12 +59,11 @@ class CBMLCClassifier(BlockClassifier):
     estimator : estimator or None, default=None
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
-        Number of clusters; >= 1. The number of clusters is at most the number of rows that are distinct after
-        they are scaled to unit length. "auto" starts with one cluster per 10,000 rows, but with at most 8
-        clusters. The number c of clusters is then halved as long as the clusters explain less than ``c - 1``
-        percent of the variance of the rows. For example, 8 clusters must explain at least 7 percent. Too many
-        clusters lower the accuracy for two reasons. Each model learns only from the rows of its own cluster.
-        If the rows do not form clear clusters, similar rows are in different clusters.
+        Number of clusters; >= 1. Rows are scaled to unit length. There are never more clusters than distinct
+        scaled rows. "auto" starts with one cluster per 10,000 rows, but with at most 8 clusters. While the c
+        clusters explain less than ``c - 1`` percent of the variance of the rows, c is halved. For example, 8
+        clusters must explain at least 7 percent. Too many clusters lower the accuracy: each model learns from
+        fewer rows, and similar rows, from which one model should learn, are in different clusters.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
@@ -92,9 +91,9 @@ class CBMLCClassifier(BlockClassifier):
         Sum of the squared distances between the rows, scaled to unit length, and the centers of their
         clusters. The sum is weighted by `sample_weight`.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
-        scores that are computed per row. The first value counts only the scores of labels. The second value
-        also counts one score per cluster, which is computed to find the nearest center.
+        Result of `measure_speedup` for the training rows. Both values are the number of labels divided by the
+        mean number of scores that are computed per row. In the first value, these are only scores of labels.
+        In the second value, they include one score per cluster, which is computed to find the nearest center.
 
     See Also
     --------
@@ -269,11 +268,11 @@ class LPSRClassifier(BlockClassifier):
         largest. If a part would get too many rows, its intercept is lower (see Notes). A part without labels
         has the intercept -inf.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows: the number of labels divided by the mean number of
-        scores that are needed per row. The first value counts only the scores of the candidates. The second
-        value also counts one score per part, which is needed to find the nearest center. Some base scorers
-        nevertheless compute the scores of all labels (see Notes). Predictions with such a base scorer are not
-        faster by these factors.
+        Result of `measure_speedup` for the training rows. Both values are the number of labels divided by the
+        mean number of scores that are needed per row. In the first value, these are only scores of
+        candidates. In the second value, they include one score per part, which is needed to find the nearest
+        center. Some base scorers nevertheless compute the scores of all labels (see Notes). Predictions with
+        such a base scorer are not faster by these factors.
 
     See Also
     --------
