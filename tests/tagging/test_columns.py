@@ -108,9 +108,9 @@ def test_output_is_a_frame_of_polars():
 def test_what_is_missing_or_no_text_is_refused(train):
     tagger = ml.TextTagger(DISMEC).fit(*train)
     for column in (*COLUMNS.values(),):
-        with pytest.raises(ValueError, match="must be str, got None at position 1"):
+        with pytest.raises(ValueError, match="must be a str, got None at position 1"):
             tagger.suggest(column(["a", None, "b", "c"]))
-    with pytest.raises(ValueError, match="must be str, got 1 at position 0"):
+    with pytest.raises(ValueError, match="must be a str, got 1 at position 0"):
         tagger.suggest(pl.Series([1, 2]))
     with pytest.raises(ValueError, match=r"`texts` must be one column, got a table with the columns \['a'\]"):
         tagger.suggest(OnlyArray([{"a": "text"}]))

@@ -303,8 +303,8 @@ def test_one_text_has_the_bits_of_transform(corpus, text, sublinear, use_idf, dt
     ("arguments", "message"),
     [
         (("a text", [["a"]]), "`texts` must be an iterable of str, got a str; pass a single text as"),
-        ((["a b", 3], [["a"], ["b"]]), "`texts` must be str, got 3 at position 1"),
-        ((["a b", np.nan], [["a"], ["b"]]), "`texts` must be str, got nan at position 1"),
+        ((["a b", 3], [["a"], ["b"]]), "each of `texts` must be a str, got 3 at position 1"),
+        ((["a b", np.nan], [["a"], ["b"]]), "each of `texts` must be a str, got nan at position 1"),
         ((["ab", "cd"], [["a"]]), "number of rows of `labels`: expected 2 as in `texts`, got 1"),
         ((["ab", "cd"], ["a", "b"]), "labels of row 0 must be a list of names, got 'a'"),
         ((["ab", "cd"], [[], []]), "`labels` must have at least one label"),

@@ -38,13 +38,13 @@ class _Rule(Attribute):
 class DecisionClassifier(LabelCalibrator):
     """A multi-label classifier with calibrated probabilities and a rule that chooses label sets.
 
-    `fit` fits `estimator`, calibrates its probabilities like `LabelCalibrator`, and fits the decision rule to
-    the probabilities of rows that are held out (see `cv`). `predict` applies the rule. `save` writes the
-    fitted `estimator`, the calibration and the rule to one file.
+    `fit` fits `estimator`, calibrates its probabilities in the same way as `LabelCalibrator`, and fits the
+    decision rule to the probabilities of held-out rows (see `cv`). `predict` applies the rule. `save` writes
+    the fitted `estimator`, the calibration and the rule to one file.
 
-    For the calibration, held-out rows are scored by a model that is not fitted to them. In each row, the
-    labels with the highest scores are called candidates. Each label gets a curve, which converts the score of
-    the label to a probability. The Notes of `LabelCalibrator` describe the curves.
+    For the calibration, held-out rows are scored by a model that is not fitted to them. Each label
+    gets a curve, which converts the score of the label to a probability. The Notes of `LabelCalibrator`
+    describe the curves.
 
     Parameters
     ----------

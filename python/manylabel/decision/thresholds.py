@@ -172,7 +172,7 @@ class Thresholds(DecisionRule):
 class _Falling:
     """Numbers of chosen labels, and of chosen labels that are true, for each possible bound.
 
-    One bound applies to all labels.
+    The same bound is used for all labels.
     """
 
     def __init__(self, probabilities: csr_array, Y: csr_array) -> None:

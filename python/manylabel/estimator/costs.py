@@ -34,7 +34,7 @@ class LabelCosts(NamedTuple):
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """The gain of a correct prediction in a weighted precision at k: the weight divided by the propensity."""
+        """What a correct prediction of each label adds to the weighted precision: weight / propensity."""
         return self.weight / self.propensity
 
 

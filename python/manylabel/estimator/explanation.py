@@ -54,8 +54,8 @@ class LabelExplanation(list[Any]):
     label : str
         Name of the label.
     quantity : str
-        Name of the quantity to which the contributions sum. It is "score" if this quantity is the score of
-        `decision_function`. Otherwise, it is another name, such as "margin in its leaf".
+        Name of the quantity to which the contributions sum. The name is "score" if this quantity is the score
+        that `decision_function` returns. Another name is, for example, "margin in its leaf".
     total : float
         Sum of the contributions.
     score : float

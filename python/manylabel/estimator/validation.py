@@ -293,7 +293,7 @@ def unknown_entries(Y: csr_array) -> csr_array | None:
 
 
 def _entries(Y: csr_array, chosen: NDArray[np.bool_]) -> csr_array:
-    """Return the stored entries of Y that the mask `chosen` selects, with the value 1."""
+    """Return the stored entries of Y that the mask `chosen` selects. Their values are replaced by 1."""
     if chosen.all() and not np.isnan(Y.data).any():
         return Y
     ends = np.concatenate([[0], np.cumsum(chosen)])[Y.indptr].astype(Y.indptr.dtype)

@@ -46,16 +46,17 @@ class PDSparseClassifier(SparseLinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
-        How `fit` finds the labels that violate the margin of a row most. A label that the row does not have
+        How `fit` finds the labels that most violate the margin of a row. A label that the row does not have
         violates the margin if its score plus 1 is higher than the lowest score of the labels that the row
         has. Of these labels, those with the highest scores violate the margin most. "exact" computes the
         scores of all labels. "sampled" estimates the scores from a random sample of the features of the row.
         The probability that a feature is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
-        Number of labels that a pass adds to the active set of a row; >= 1. These are the labels that violate
-        the margin of the row most (see `search`). With None, the number starts at the mean number of labels
-        per row. It is then doubled, up to 100, after each pass that spent more than two thirds of its work on
-        the search for labels. If `n_candidates` is an int, all passes use this number.
+        Number of labels that a pass adds to the active set of a row; >= 1. These are the labels that most
+        violate the margin of the row (see `search`). With None, the number starts at the mean number of
+        labels per row. After each pass that spent more than two thirds of its work on the search for labels,
+        the number is doubled, but it is never more than 100. If `n_candidates` is an int, all passes use this
+        number.
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
         at most as many passes as the main fit, and stops earlier when it has converged within `tol`. With
@@ -129,11 +130,12 @@ class PDSparseClassifier(SparseLinearClassifier):
     have. The fitted weights therefore determine a ranking, but the sign of a score has no meaning. In
     addition, the loss does not take into account how frequent a label is. For these two reasons, a threshold
     and intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth
-    of the rows is less than 100 rows, up to five different tenths are held out one after the other. The model
-    is not fitted again from the start. The weights of a label are a weighted sum of the training rows,
-    reduced by the L1 penalty. In a copy of the weights, the terms of the held-out rows are subtracted from
-    this sum. Two passes over the remaining rows then adapt the copy, and the adapted copy scores the held-out
-    rows. The weights in `coef_` do not change.
+    of the rows is less than 100 rows, up to five different tenths are held out one after the other. The
+    held-out rows must be scored by weights that were not learned from these rows. No new fit is needed for
+    this purpose. The weights of a label are a weighted sum of the training rows, reduced by the L1 penalty.
+    In a copy of the weights, the terms of the held-out rows are subtracted from this sum. Two passes over the
+    remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The weights in `coef_`
+    do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

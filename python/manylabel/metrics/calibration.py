@@ -89,8 +89,8 @@ def calibration_error(
         stored entry, and "all" uses all pairs. With "all", entries that are not stored have the
         probability 0. If `probabilities` is dense, both choices use all pairs.
     above : float, default=0.0
-        Pairs with probabilities greater than `above` are used, and other pairs are left out. The value 0 is
-        an exception: no pair is left out, not even pairs with the probability 0.
+        Pairs with probabilities greater than `above` are used, and other pairs are left out. With
+        ``above=0``, no pair is left out, not even pairs with the probability 0.
     least_positives : int, default=1
         With ``average="label"``, labels that are true in fewer than `least_positives` rows are left out.
 
@@ -107,8 +107,9 @@ def calibration_error(
 
     Notes
     -----
-    The error of perfectly calibrated probabilities is not 0, since the fraction of true labels in a bin is
-    random. This random error increases with the number of bins, and decreases with the number of pairs. With
+    Even perfectly calibrated probabilities have an error above 0, since the fraction of true labels in a bin
+    is random. This part of the error increases with the number of bins and decreases with the number of
+    pairs. With
     ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if few rows have a
     stored entry for this label. If this is the case for most labels, the result is mostly random, too.
 

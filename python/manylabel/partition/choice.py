@@ -164,8 +164,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
 def blocks_by_rule(Y: csr_array) -> int:
     """Return the number of blocks with which the search of ``mode="rule"`` starts.
 
-    This is the largest number of blocks from 1 to 4 for which each block has at least 5000 rows and 500
-    labels, on average. If there is no such number, the result is 1.
+    This is the largest number from 1 to 4 for which the blocks have, on average, at least 5000 rows and 500
+    labels. If there is no such number, the result is 1.
     """
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))

@@ -41,7 +41,7 @@ def checked_texts(texts: Iterable[Any]) -> Iterator[str]:
         raise ValueError(f"`texts` must be an iterable of str, got {shown(texts)}")
     for at, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(f"`texts` must be str, got {shown(text)} at position {at}")
+            raise ValueError(f"each of `texts` must be a str, got {shown(text)} at position {at}")
         yield text
 
 

@@ -31,7 +31,7 @@ _TREES = ("children", "spans", "levels", "orders")
 
 
 class TreePieces:
-    """The training set of a fit, and methods that fit ranges of nodes to it; see `Pieces`."""
+    """Training set of a fit of `LabelTreeClassifier`, with methods that fit ranges of nodes; see `Pieces`."""
 
     most_units = 8
     has_end = True
