@@ -109,9 +109,9 @@ def calibration_error(
     -----
     Even perfectly calibrated probabilities have an error above 0, since the fraction of true labels in a bin
     is random. This part of the error increases with the number of bins and decreases with the number of
-    pairs. With
-    ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if few rows have a
-    stored entry for this label. If this is the case for most labels, the result is mostly random, too.
+    pairs. With ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if few
+    rows have a stored entry for this label. If this is the case for most labels, the result is mostly random,
+    too.
 
     The time is O(m log m) for m stored entries. No dense matrix is made.
 
