@@ -108,8 +108,8 @@ def fit(
         `n_pieces` depends on the estimator:
 
         - `DiSMECClassifier` fits labels in groups. If X is dense and the loss is the squared hinge loss, a
-          group has up to 256 labels. Otherwise, a group has up to 16 or 32 labels. There are at most as many
-          pieces as groups.
+          group has up to 256 labels. Otherwise, a group has up to 16 labels, or up to 32 if the labels are
+          rare. There are at most as many pieces as groups.
         - With `LabelTreeClassifier`, `n_pieces` is the number of pieces of each level of the trees. A level
           has at most as many pieces as nodes.
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
@@ -189,13 +189,13 @@ def fit(
     feature instead.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
-    step. The state of the fit is stored every five seconds, or less often if storing takes more than a
-    twentieth of the time. If the process is killed, the rounds after the last stored state are lost. A stored
-    state has up to seven numbers for each pair of a feature and a label, and the curvature estimates of the
-    quasi-Newton steps. Each call needs as much memory as the method ``fit``. If several processes share the
-    folder, each of them copies X, takes all steps, and reads the results of the others in each round. For
-    each pair of a feature and a label, these results have one number, or up to 16 numbers if there are fewer
-    than 500 labels. The folder should therefore be on a fast disk.
+    step. The state of the fit is stored every five seconds, or less often if storing would otherwise take
+    more than a twentieth of the time of the fit. If the process is killed, the rounds after the last stored
+    state are lost. A stored state has up to seven numbers for each pair of a feature and a label, and the
+    curvature estimates of the quasi-Newton steps. Each call needs as much memory as the method ``fit``. If
+    several processes share the folder, each of them copies X, takes all steps, and reads the results of the
+    others in each round. For each pair of a feature and a label, these results have one number, or up to 16
+    numbers if there are fewer than 500 labels. The folder should therefore be on a fast disk.
 
     Examples
     --------

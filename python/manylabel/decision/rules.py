@@ -126,7 +126,7 @@ class AnyRule(Parameter):
         return isinstance(value, DecisionRule)
 
     def read(self, text: str) -> Any:
-        """Raise ValueError for any text, since the command line cannot describe a decision rule."""
+        """Raise ValueError, because a decision rule cannot be given as text on the command line."""
         raise ValueError
 
 

@@ -103,7 +103,7 @@ class BlockPartitioner(Estimator):
 
     Notes
     -----
-    Unknown entries of Y (NaN) count as 0, because only positive entries are captured.
+    Unknown entries of Y (NaN) count as 0: like zeros, they are never captured.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If more than half of its values are nonzero, k-means makes a float32 copy of the rows. Otherwise, X is

@@ -59,7 +59,7 @@ class Routing:
 
 
 def best_blocks(scorer: _core.Scorer, X: csr_array | NDArray[Any], n_routes: int, threads: int) -> csr_array:
-    """Return the scores of the `n_routes` blocks with the highest scores for every row."""
+    """For every row, return the `n_routes` highest scores of blocks."""
     # A stored zero is a score and stays in the matrix.
     return core_rows(scorer.topk(scorer_features(X), n_routes, threads), (X.shape[0], scorer.n_labels))
 

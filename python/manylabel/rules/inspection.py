@@ -383,7 +383,7 @@ class _Writer:
     def scores(self, rule: int) -> Iterator[str]:
         """Yield one text per distinct rounded score, with its labels, in order of decreasing absolute score.
 
-        At most `max_labels` labels are named.
+        All texts together name at most `max_labels` labels.
         """
         labels, values = self.head(rule)
         if not len(labels):

@@ -927,7 +927,7 @@ def _reduced_vectors(
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
 ) -> csr_array:
-    """Return the vectors of all labels that occur in Y: sums of rows that `Rembrandt` has reduced.
+    """Return the vector of each label in Y: the sum of its rows, after `Rembrandt` has reduced the rows.
 
     Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
     the label.

@@ -1,7 +1,7 @@
 """Pieces of the fit of `LabelTreeClassifier`.
 
 The levels of the trees are fitted one after the other. A piece is the fit of some of the nodes of a level.
-The last piece learns `path_weight_` and `threshold_` from the scores of held-out rows.
+The last piece is different: it learns `path_weight_` and `threshold_` from the scores of held-out rows.
 """
 
 from __future__ import annotations
