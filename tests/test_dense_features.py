@@ -24,7 +24,7 @@ MODELS = {
     "label tree, logistic": ml.LabelTreeClassifier(C=1.0, max_leaf=8, loss="logistic", random_state=0),
     "LEML, logistic": ml.LEMLClassifier(4, alpha=0.1, loss="logistic", max_iter=1, random_state=0),
     "PD-Sparse": ml.PDSparseClassifier(max_iter=3, random_state=0),
-    "blocks": ml.BlockPartitionClassifier(DISMEC, n_blocks=3, lam=1.0, n_routes=2, random_state=0),
+    "blocks": ml.BlockPartitionClassifier(n_blocks=3, lam=1.0, n_routes=2, random_state=0),
     "clusters": ml.CBMLCClassifier(DISMEC, n_clusters=3, random_state=0),
     "LPSR": ml.LPSRClassifier(DISMEC, leaf_size=300, n_candidates=20, random_state=0),
 }

@@ -392,8 +392,8 @@ def _cells(values: NDArray[Any], *kinds: str) -> str:
     """Draw 64 values from -1 to 1 as a grid of 8 x 8 SVG cells.
 
     `kinds` has the names of one or two CSS classes. Cells with positive values have the first CSS class.
-    Cells with negative values have the last CSS class. If only one CSS class is given, all cells
-    have this class.
+    Cells with negative values have the last CSS class. If only one CSS class is given, all cells have this
+    class.
     """
     return "".join(
         f'<rect class="{kinds[0 if value > 0 else -1]}" x="{at % 8}" y="{at // 8}" width="1" height="1" '

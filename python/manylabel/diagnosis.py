@@ -169,9 +169,10 @@ def doctor(
         the split of the rows into training and test rows.
     cv : int, splitter or iterable, default=5
         The folds of a cross-validation. The function reports each label that is missing from the training
-        rows or from the test rows of a fold. An int is the number of folds; the test rows of each fold are
-        then consecutive rows. Otherwise, pass a splitter of scikit-learn, or an iterable with two arrays per
-        fold: the indices of the training rows and the indices of the test rows.
+        rows or from the test rows of a fold, if it has at least as many rows as there are folds. An int is
+        the number of folds; the test rows of each fold are then consecutive rows. Otherwise, pass a splitter
+        of scikit-learn, or an iterable with two arrays per fold: the indices of the training rows and the
+        indices of the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
         Y and of X. If a matrix is not a data frame, names such as "label 3" and "feature 5" are used instead.

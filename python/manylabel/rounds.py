@@ -172,7 +172,8 @@ class SharedRounds:
     def _store(self) -> None:
         """Store the current state and remove older states.
 
-        If another process has stored a newer state since the last call, the current state is not stored.
+        If another process has stored a state since this process last stored or read one, the current state is
+        not stored.
         """
         begun = time.monotonic()
         states = self._states()

@@ -131,9 +131,9 @@ def fit(
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
         all pieces of the earlier regressions. This call also fits the needed pieces that other machines have
-        not finished. With `CorrLogClassifier`, the pieces of each round are shared by N calls, and
-        this call computes the i-th share. If the results of other calls are late, this call also computes
-        their pieces. With `CorrLogClassifier`, each of the N calls returns the estimator.
+        not finished. With `CorrLogClassifier`, the pieces of each round are shared by N calls, and this call
+        computes the i-th share. If the results of other calls are late, this call also computes their pieces.
+        With `CorrLogClassifier`, each of the N calls returns the estimator.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.
@@ -471,7 +471,7 @@ _FINGERPRINTS = {
     "n_features": "another number of features",
     "n_labels": "another number of labels",
     "feature_names": "other names of features",
-    "label_names": "other names of labels",
+    "label_names": "other label names",
     "sparse_output": "Y in another format",
     "one_dimensional": "Y with another number of dimensions",
     "X": "another X",

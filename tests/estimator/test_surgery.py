@@ -190,6 +190,7 @@ def test_wrong_changes_change_nothing(model):
         (lambda model: model.refit_labels(X, Y[:, :3], [1, 2]), "Y must have 2 columns"),
         (lambda model: model.merge_labels([1], X, Y[:, [1]]), "at least two labels"),
         (lambda model: model.merge_labels([1, 2], X, Y[:, :2], name="label a"), "must be unique"),
+        (lambda model: model.merge_labels([1, 2], X, Y[:, :2], name=3), "`name` must be a str, got 3"),
         (lambda model: model.merge_labels([1, 2], X, Y[:, :2] * 2), "only 0 and 1"),
     ]:
         before = vars(model).copy()

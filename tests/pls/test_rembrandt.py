@@ -252,7 +252,7 @@ def test_stopping_early_is_silent_unless_a_tolerance_was_asked_for(small):
     model = Rembrandt(4, solver="cg", max_iter=2, random_state=0).fit(X, Y)
     assert model.n_iter_ == 2
     with pytest.warns(
-        ConvergenceWarning, match=r"did not reach tol=1e-08 in max_iter=2 steps for \d+ right-hand sides"
+        ConvergenceWarning, match=r"did not reach tol=1e-08 in max_iter=2 steps for \d+ solutions"
     ):
         Rembrandt(4, solver="cg", max_iter=2, tol=1e-8, random_state=0).fit(X, Y)
     assert 2 < Rembrandt(4, solver="cg", max_iter=500, tol=1e-8, random_state=0).fit(X, Y).n_iter_ < 500

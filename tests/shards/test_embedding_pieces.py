@@ -109,7 +109,7 @@ def test_folders_of_other_fits_and_damaged_pieces(tmp_path, data):
 def test_regressions_that_do_not_converge(tmp_path, data):
     model = ml.Rembrandt(**PLAIN, solver="cg", max_iter=1, tol=1e-9)
     with pytest.warns(
-        ConvergenceWarning, match=r"did not reach tol=1e-09 in max_iter=1 steps for \d+ right-hand sides"
+        ConvergenceWarning, match=r"did not reach tol=1e-09 in max_iter=1 steps for \d+ solutions"
     ):
         shards.fit(model, *data, checkpoint=tmp_path)
 

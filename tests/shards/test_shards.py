@@ -84,7 +84,7 @@ def test_names_of_labels(tmp_path, data):
     expected.save(tmp_path / "expected")
     assert (tmp_path / "model").read_bytes() == (tmp_path / "expected").read_bytes()
     renamed = frame.rename(columns={"label 3": "x"})
-    with pytest.raises(ValueError, match="other names of labels"):
+    with pytest.raises(ValueError, match="other label names"):
         shards.fit(ml.DiSMECClassifier(**PLAIN), X, renamed, checkpoint=tmp_path / "fit")
 
 

@@ -155,7 +155,7 @@ def test_updated_labels_are_those_of_a_fit_to_all_rows(keeping, train, held, tmp
         (lambda t: t.add_labels(["a"], [["x"]], label_ids={"x": "1"}), "`label_ids` must be None"),
         (lambda t: t.merge_labels(["cats", "dogs"], "law", ["a"], [["cats"]]), "`into` must be unique"),
         (lambda t: t.merge_labels(["cats"], "law", ["a"], [["cats"]]), "at least two labels"),
-        (lambda t: t.merge_labels(["cats", "dogs"], 3, ["a"], [["cats"]]), "must be a str, got 3"),
+        (lambda t: t.merge_labels(["cats", "dogs"], 3, ["a"], [["cats"]]), "`into` must be a str, got 3"),
         (lambda t: t.refit_labels(["cats"], [], []), "`texts` must have at least one text, got none"),
         (lambda t: t.add_labels([], []), "`texts` must have at least one text, got none"),
         (lambda t: t.add_labels(["a"], 3), "`labels` must be an iterable of lists of names, got 3"),

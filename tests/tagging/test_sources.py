@@ -89,9 +89,9 @@ def test_library_formats(tmp_path):
         ("a.jsonl", '{"text": "a"}\n[1]\n', r"line 2: expected a JSON object, got \[1\]"),
         ("a.jsonl", '{"text": "a"\n', "line 1: expected a JSON object"),
         ("a.jsonl", '{"text": 3}\n', "line 1: expected text in 'text', got 3"),
-        ("a.jsonl", '{"text": "a", "labels": [3]}\n', r"line 1: expected the names of labels, got \[3\]"),
+        ("a.jsonl", '{"text": "a", "labels": [3]}\n', r"line 1: expected label names, got \[3\]"),
         ("a.jsonl", "[" * 100_000, "line 1: expected a JSON object"),
-        ("a.tsv", "no tab here\n", "line 1: expected a text, a tab and names"),
+        ("a.tsv", "no tab here\n", "line 1: expected a text, a tab and label names"),
         ("a.xlsx", "", "expected a folder or a file that ends in"),
         ("a.csv", b"text,labels\n\xff\xfe,a\n", "expected text in utf-8"),
         ("a.csv", "text,text,labels\na,b,c\n", "expected different names of columns, got 'text' twice"),
@@ -146,7 +146,7 @@ def test_parquet_reads_the_wanted_columns_and_names_the_others(tmp_path):
     assert list(read_texts(tmp_path / "a.parquet", "title")) == [("a", []), ("b", [])]
     with pytest.raises(ValueError, match=r"row 0: expected the column 'text', got \['title', 'tags', 'size'"):
         list(read_texts(tmp_path / "a.parquet"))
-    with pytest.raises(ValueError, match="row 0: expected the names of labels, got 1"):
+    with pytest.raises(ValueError, match="row 0: expected label names, got 1"):
         list(read_texts(tmp_path / "a.parquet", "title", "size"))
     (tmp_path / "b.parquet").write_bytes(b"no table")
     with pytest.raises(ValueError, match=r"b\.parquet: "):

@@ -309,8 +309,8 @@ def test_one_text_has_the_bits_of_transform(corpus, text, sublinear, use_idf, dt
         ((["ab", "cd"], ["a", "b"]), "labels of row 0 must be a list of names, got 'a'"),
         ((["ab", "cd"], [[], []]), "`labels` must have at least one label"),
         ((["ab", "cd"], np.eye(2)), "`label_names` must be given if `labels` is an indicator matrix"),
-        ((["ab", "cd"],), r"row 0 of `texts` must be a pair \(text, names of labels\)"),
-        (([("ab", ["a"]), ("cd",)],), r"row 1 of `texts` must be a pair \(text, names of labels\)"),
+        ((["ab", "cd"],), r"row 0 of `texts` must be a pair \(text, label names\)"),
+        (([("ab", ["a"]), ("cd",)],), r"row 1 of `texts` must be a pair \(text, label names\)"),
         ((3,), "must be an iterable of pairs"),
     ],
 )

@@ -7,10 +7,10 @@ Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Files 
 other names must be in the text format of the Extreme Classification Repository. A folder must either be
 written by ``manylabel.datasets.convert``, or contain one file per text, as `manylabel.tagging.read_texts`
 describes. A folder of texts is read like a table. A model that is trained on a table is a `TextTagger`. All
-data files except Parquet files may be compressed with gzip. The ending ``.gz`` may then be added to the name,
-as in ``docs.csv.gz``. Results are written to stdout. Progress bars, summaries and errors are written to
-stderr. Every error is printed as a single line, ``manylabel: error: ...``. Output files are written under a
-temporary name and renamed when they are complete.
+data files except Parquet files and the files in a folder of texts may be compressed with gzip. The ending
+``.gz`` may then be added to the name, as in ``docs.csv.gz``. Results are written to stdout. Progress bars,
+summaries and errors are written to stderr. Every error is printed as a single line, ``manylabel: error:
+...``. Output files are written under a temporary name and renamed when they are complete.
 
 The exit codes are:
 

@@ -51,7 +51,7 @@ A value that cannot be converted raises a ValueError that states the reason.
 As in omikuji, the negative examples of a node are the rows that have a label below a sibling of the node, but
 none below the node (``negatives="siblings"``). In the score of a label, the label and all nodes on the path
 to the label have the same weight (``path_weight=1``). The default hyper-parameters give binary trees. On
-yso-finna-en, a data set of book titles, binary trees rank better with these values of `negatives` and
+yso-finna-en, a data set of titles, binary trees rank better with these values of `negatives` and
 `path_weight` than with the default values of `LabelTreeClassifier`. The precision at 5 is 25.13 % instead of
 24.38 %, and the fit takes half the time.
 
@@ -118,8 +118,7 @@ class HyperParam:
     """Hyper-parameters of `Model.train_on_data`, with the names and defaults of omikuji.
 
     The Notes of the module describe how the hyper-parameters are converted to parameters of
-    `LabelTreeClassifier`.
-    Setting an attribute that omikuji does not have raises an AttributeError.
+    `LabelTreeClassifier`. Setting an attribute that omikuji does not have raises an AttributeError.
     """
 
     n_trees: int = 3

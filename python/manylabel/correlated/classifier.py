@@ -533,12 +533,11 @@ class CorrLogClassifier(MultiLabelClassifier):
         -------
         Explanation or LabelExplanation
             If `label` is given, a `LabelExplanation` with the contributions to this label. If `label` is
-            None, an `Explanation` with the contributions to every label. Each feature and each
-            other predicted label contributes to a label. One more contribution is the intercept minus
-            `threshold_`. Their sum is the log-odds of the label minus `threshold_`. The log-odds are
-            conditional on the other predicted labels. Features and labels with the contribution 0 are left
-            out. The ``repr`` of the `Explanation` is a text that lists the contributions to the predicted
-            labels.
+            None, an `Explanation` with the contributions to every label. Each feature and each other
+            predicted label contributes to a label. One more contribution is the intercept minus `threshold_`.
+            Their sum is the log-odds of the label minus `threshold_`. The log-odds are conditional on the
+            other predicted labels. Features and labels with the contribution 0 are left out. The ``repr`` of
+            the `Explanation` is a text that lists the contributions to the predicted labels.
 
         Raises
         ------

@@ -42,7 +42,7 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
     ValueError
         If X and Y have different numbers of blocks or rows, if there are no rows, or if the blocks of X have
         different numbers of columns. The error is also raised if a block of a dense X has a dtype that cannot
-        be cast safely to the dtype of the first block, or if the folder contains other data.
+        be cast safely to the dtype in which X is written, or if the folder contains other data.
     """
     from dask.base import tokenize
 

@@ -254,8 +254,8 @@ def load_arff(
     -----
     A numeric attribute that a sparse row omits has the value 0 in this row. A nominal attribute that a sparse
     row omits has *the first declared value* of the attribute in this row. For a nominal attribute with more
-    than two values, every row of X therefore has a feature with the value 1, even if the row omits the
-    attribute.
+    than two values, every row of X therefore has a feature with the value 1 (unless the value is missing),
+    even if the row omits the attribute.
 
     Text is decoded as UTF-8. Text that is not valid UTF-8 is decoded as Latin-1. The time is linear in the
     size of the file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C

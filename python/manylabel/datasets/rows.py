@@ -459,7 +459,8 @@ def _check_own(folder: FilePath) -> None:
     ]
     if others:
         raise ValueError(
-            f"{folder}: the folder must be empty or written by `convert`, but it contains {min(others)}"
+            f"{folder}: the folder must be empty or written by `datasets.convert`, but it contains "
+            f"{min(others)}"
         )
 
 
@@ -470,7 +471,9 @@ def _about(folder: FilePath) -> dict[str, Any]:
         about = json.loads((folder / "rows.json").read_text())
     except FileNotFoundError:
         if has_rows(folder):
-            raise ValueError(f"{folder}: the conversion is not complete; call `convert` again") from None
+            raise ValueError(
+                f"{folder}: the conversion is not complete; call `datasets.convert` again"
+            ) from None
         raise ValueError(
             f"{folder}: expected a folder that `datasets.convert` has written, but it has no file rows.json"
         ) from None

@@ -42,9 +42,9 @@ class DecisionClassifier(LabelCalibrator):
     decision rule to the probabilities of held-out rows (see `cv`). `predict` applies the rule. `save` writes
     the fitted `estimator`, the calibration and the rule to one file.
 
-    For the calibration, held-out rows are scored by a model that is not fitted to them. Each label
-    gets a curve, which converts the score of the label to a probability. The Notes of `LabelCalibrator`
-    describe the curves.
+    For the calibration, held-out rows are scored by a model that is not fitted to them. Each label gets a
+    curve, which converts the score of the label to a probability. The Notes of `LabelCalibrator` describe the
+    curves.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class DecisionClassifier(LabelCalibrator):
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
                     '`cv` must be "prefit", or `cv` must be a fraction or "auto" with `refit=False`; '
-                    "otherwise the model is fitted again, and the guarantee of "
+                    "otherwise the final model does not score the held-out rows, and the guarantee of "
                     f"{type(decision).__name__} does not hold; "
                     f"got cv={shown(self.cv)} and refit={self.refit}"
                 )

@@ -383,7 +383,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         if n_unfinished:
             warnings.warn(
                 f"conjugate gradients did not reach tol={self.tol} in max_iter={self.max_iter} steps for "
-                f"{n_unfinished} right-hand sides of the regressions",
+                f"{n_unfinished} solutions of the regressions",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )

@@ -489,7 +489,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         x : array-like or sparse matrix of shape (n_features,) or (1, n_features)
             The features of one row.
         label : int or str
-            The label: its column index in Y, or its name if the model has names of labels.
+            The label: its column index in Y, or its name if the model has label names.
         feature_names : sequence of str of length n_features, default=None
             Names of the features in the result. None means ``feature_names_in_`` if this attribute exists,
             and otherwise "feature 0", "feature 1" and so on.

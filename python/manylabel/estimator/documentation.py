@@ -2,9 +2,9 @@
 
 The docstring of a class has only the entries that are specific to the class. `inherit_documentation` copies
 missing entries of the sections Parameters, Attributes, Returns, Raises and Warns from the docstrings of the
-base classes. ``help`` then shows all entries. If several methods of a class have the same
-parameter, such as X, only one method needs an entry for this parameter. The decorator `documented_like`
-copies missing entries from one function to another function.
+base classes. ``help`` then shows all entries. If several methods of a class have the same parameter, such as
+X, only one method needs an entry for this parameter. The decorator `documented_like` copies missing entries
+from one function to another function.
 """
 
 from __future__ import annotations

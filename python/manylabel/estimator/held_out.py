@@ -213,8 +213,8 @@ def held_out_folds(
     Returns
     -------
     list of Fold
-        The splits of the sampled rows. The list is empty if the sampled labels have fewer than ten
-        positive entries in the held-out rows of all splits together.
+        The splits of the sampled rows. The list is empty if the sampled labels have fewer than ten positive
+        entries in the held-out rows of all splits together.
 
     Notes
     -----

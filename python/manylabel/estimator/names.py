@@ -29,7 +29,7 @@ __all__ = [
 
 
 def as_names(names: Any, count: int, argument: str = "label_names") -> NDArray[Any]:
-    """Check names of labels, and return them as an array.
+    """Check label names, and return them as an array.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _no_column(argument: str, columns: list[Any]) -> ValueError:
 
 
 def label_name(estimator: Any, label: int) -> str:
-    """Return the name of a label, or a text such as "label 3" if the estimator has no names of labels."""
+    """Return the name of a label, or a text such as "label 3" if the estimator has no label names."""
     names = getattr(estimator, "label_names_", None)
     return f"label {label}" if names is None else str(names[label])
 
@@ -160,7 +160,7 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
     Parameters
     ----------
     estimator : estimator
-        The fitted estimator. It has names of labels if it has the attribute ``label_names_``.
+        The fitted estimator. It has label names if it has the attribute ``label_names_``.
     label : int or str
         The column index or the name of the label.
     n_labels : int
@@ -327,7 +327,7 @@ def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
     for at, pair in enumerate(rows):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(
-                f"row {at} of `texts` must be a pair (text, names of labels), because `labels` is None, "
+                f"row {at} of `texts` must be a pair (text, label names), because `labels` is None, "
                 f"got {shown(pair)}"
             )
         text, names = pair

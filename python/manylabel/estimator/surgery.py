@@ -180,7 +180,7 @@ class EditableLabels(MultiLabelClassifier):
         propensities : array-like of shape (n_new,), default=None
             Propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
-            Names of the new labels. Required if the model has names of labels. Otherwise, `names` must be
+            Names of the new labels. Required if the model has label names. Otherwise, `names` must be
             None.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
@@ -323,6 +323,8 @@ class EditableLabels(MultiLabelClassifier):
         places = self._numbers(labels)
         if len(places) < 2:
             raise ValueError(f"`labels` must have at least two labels to merge, got {len(places)}")
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"`name` must be a str, got {shown(name)}")
         X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places))
         into = label_name(self, places[0]) if name is None else name
         self._log(f"merge {self._shown(places)} into {into!r}")

@@ -2,7 +2,7 @@
 
 The fit divides the labels into groups, which are called units. A piece is the fit of a range of units. With a
 sparse X, a unit has up to sixteen labels of similar frequency, or up to thirty-two if the labels are rare.
-Such a unit is also called a panel. With a dense X, a unit has up to 256 labels.
+Such a unit is also called a panel. With a dense X and the squared hinge loss, a unit has up to 256 labels.
 """
 
 from __future__ import annotations

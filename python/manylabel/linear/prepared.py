@@ -2,9 +2,10 @@
 
 The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
 the copy has a column of ones for the intercept. The copy has no columns that are zero in every row. If some
-labels are frequent, the fit also uses the transpose of the copy. If X is memory-mapped from a folder that
-`manylabel.datasets.convert` wrote, the first fit writes the copies to this folder, and all fits memory-map
-them. X and the copies may then be larger than memory. For any other X, the copies are in memory.
+labels are frequent, or if the loss is logistic, the fit also uses the transpose of the copy. If X is
+memory-mapped from a folder that `manylabel.datasets.convert` wrote, and the process is allowed to write to
+this folder, the first fit writes the copies to it, and all fits memory-map them. X and the copies may then be
+larger than memory. In all other cases, the copies are in memory.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _RARE = 100
 
 
 def has_frequent_labels(Y: csr_array, solver: str) -> bool:
-    """Return whether the fit needs the transpose of X.
+    """Return whether the fit with the squared hinge loss needs the transpose of X.
 
-    The fit needs the transpose if at least one label is frequent, or if `solver` is "exact". A label is
-    frequent if at least 1 % of its known entries are positive.
+    The fit needs the transpose if at least one label is frequent, or if `solver` is "exact" and at least one
+    label has a positive entry. A label is frequent if at least 1 % of its known entries are positive.
     """
     n_positive = np.bincount(known_ones(Y).indices, minlength=Y.shape[1])
     unknown = unknown_entries(Y)

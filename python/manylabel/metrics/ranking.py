@@ -26,10 +26,10 @@ the lower column index ranks first.
 
 NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
 unknown entries out of the rankings. A label with an unknown entry in a row is not a candidate in this row, so
-it is neither a hit nor a miss. The labels that rank lower move up by one rank. If sparse
-``scores`` have only the k best labels of each row, each unknown entry of these labels leaves an empty rank at
-the end of the row. To avoid empty ranks, call ``predict_topk`` with ``k + u``, where u is the largest number
-of unknown entries in a row.
+it is neither a hit nor a miss. The labels that rank lower move up by one rank. If sparse ``scores`` have only
+the k best labels of each row, each unknown entry of these labels leaves an empty rank at the end of the row.
+To avoid empty ranks, call ``predict_topk`` with ``k + u``, where u is the largest number of unknown entries
+in a row.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1

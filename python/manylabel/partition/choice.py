@@ -1,6 +1,6 @@
 """Functions that compute partitions into blocks, and choose the number of blocks and `lam`.
 
-`lam` is the weight of the penalty on large blocks in the objective of `BlockPartitioner`.
+`lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Setting:
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return a value of `lam` with which a single block captures a given fraction of the positive entries.
 
-    `lam` is the weight of the penalty on large blocks in the objective of `BlockPartitioner`. The single
+    `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`. The single
     block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_j be the
     number of rows that have the j-th most frequent label. Let J be the smallest number for which the J most
     frequent labels together have at least the given fraction of the positive entries. A block with J labels
@@ -315,7 +315,7 @@ def choose_lam(
 ) -> Chosen:
     """Choose `lam` by 5-fold cross-validation.
 
-    `lam` is the weight of the penalty on large blocks in the objective of `BlockPartitioner`. A few
+    `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`. A few
     candidates for `lam` are computed from Y. The router is the classifier that predicts the block of a row.
     In each fold, the partition, the router and the models of the blocks are fitted only once, with the
     smallest candidate. With the smallest candidate, each block has the most labels. With a larger candidate,

@@ -383,7 +383,8 @@ class _Writer:
     def scores(self, rule: int) -> Iterator[str]:
         """Yield one text per distinct rounded score, with its labels, in order of decreasing absolute score.
 
-        All texts together name at most `max_labels` labels.
+        All texts together name at most `max_labels` labels. A last text has the number and the range of
+        scores of the other labels.
         """
         labels, values = self.head(rule)
         if not len(labels):

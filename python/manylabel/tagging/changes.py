@@ -244,6 +244,8 @@ class EditableTagger(Estimator):
         ['pets', 'law', 'tax']
         """
         places = self._places(names)
+        if not isinstance(into, str):
+            raise ValueError(f"`into` must be a str, got {shown(into)}")
         X, Y = self._rows_for("merge_labels", texts, labels, into)
         more = range(len(self.label_names_), Y.shape[1])  # the column of `into`, if it is a new name
         has_any = np.diff(csr_array(Y[:, [*places, *more]]).indptr) > 0

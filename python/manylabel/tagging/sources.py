@@ -57,9 +57,9 @@ def read_texts(
     ``.parquet``                      a table; the labels of a text are a list of names, or a str with
                                       `separator` between the names. This format requires pyarrow.
     a folder                          one ``.txt`` file per text. The labels of ``doc.txt`` are in
-                                      ``doc.key`` or ``doc.tsv``. Each line of a ``.key`` file is a
-                                      name. Each line of a ``.tsv`` file has an identifier in angle brackets,
-                                      a tab, and a name.
+                                      ``doc.key`` or ``doc.tsv``. Each line of a ``.key`` file is a name.
+                                      Each line of a ``.tsv`` file has an identifier in angle brackets, a
+                                      tab, and a name.
     ================================  ======================================================================
 
     ``.csv``, ``.tsv``, ``.jsonl`` and ``.ndjson`` files may be compressed with gzip. The ending ``.gz`` may
@@ -183,7 +183,7 @@ def _cells(
         elif isinstance(found, list) and all(isinstance(name, str) for name in found):
             names = found
         else:
-            raise ValueError(f"{path}, {place}: expected the names of labels, got {shown(found)}")
+            raise ValueError(f"{path}, {place}: expected label names, got {shown(found)}")
         yield "\n".join(part for part in parts if part), names
     cells.warn(path)
 
@@ -292,9 +292,7 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
             if not tab:
                 if not text.strip():
                     continue
-                raise ValueError(
-                    f"{path}, line {number}: expected a text, a tab and names of labels, got no tab"
-                )
+                raise ValueError(f"{path}, line {number}: expected a text, a tab and label names, got no tab")
             yield text, [a or b for a, b in re.findall(r"<([^<>\t]*)>|([^\s<>]+)", names) if a or b]
 
 

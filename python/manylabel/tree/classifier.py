@@ -705,7 +705,7 @@ class LabelTreeClassifier(EditableLabels):
         propensities : array-like of shape (n_new,), default=None
             Propensities of the new labels, as in `fit`.
         names : sequence of str of length n_new, default=None
-            Names of the new labels. This argument is necessary if the model has names of labels, and must be
+            Names of the new labels. This argument is necessary if the model has label names, and must be
             None otherwise.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of new labels that
@@ -927,7 +927,7 @@ def _reduced_vectors(
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
 ) -> csr_array:
-    """Return the vector of each label in Y: the sum of its rows, after `Rembrandt` has reduced the rows.
+    """Return the sum of the rows of each label that occurs in Y, after `Rembrandt` has reduced the rows.
 
     Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
     the label.

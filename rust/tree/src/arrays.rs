@@ -591,7 +591,7 @@ fn rises(name: &'static str, ends: &[i64], first: usize, last: usize) -> Result<
     ensure(
         name,
         holds,
-        "ascending end positions, the last of which is the length of the array that they divide",
+        "ascending end positions, from the right first position to the length of the array that they divide",
         format!("{} entries that break this rule", ends.len()),
     )
 }

@@ -75,7 +75,7 @@ impl Carried {
             && states.ends.is_sorted()
             && states.numbers.len() == states.values.len()
             && states.values.iter().all(|value| value.is_finite());
-        ensure("piece", fits, WANTED, "other arrays")?;
+        ensure("piece", fits, WANTED, "states that are not valid")?;
         for ((ends, &is_weights), label) in
             states.ends.windows(2).zip(&states.are_weights).zip(labels)
         {
@@ -89,7 +89,7 @@ impl Carried {
             let fits = is_weights <= 1
                 && numbers.is_sorted_by(|a, b| a < b)
                 && numbers.last().is_none_or(|&at| (at as usize) < most);
-            ensure("piece", fits, WANTED, "other arrays")?;
+            ensure("piece", fits, WANTED, "states that are not valid")?;
             let both = numbers
                 .iter()
                 .copied()

@@ -390,14 +390,16 @@ pub(super) fn check_magnitude(
         let (name, expected) = if longest > total {
             (
                 "X",
-                "small enough that 2 * C * sum(sample_weight) * (largest squared length of a row) \
-                 is at most 1e17 (`normalize=True` scales rows to length 1)",
+                "small enough that 2 * C * sum(sample_weight) * (largest weight of a label) * \
+                 (largest squared length of a row) is at most 1e17 (`normalize=True` scales rows \
+                 to length 1)",
             )
         } else {
             (
                 "C",
-                "small enough that 2 * C * sum(sample_weight) * (largest squared length of a row) \
-                 is at most 1e17 (`normalize=True` scales rows to length 1)",
+                "small enough that 2 * C * sum(sample_weight) * (largest weight of a label) * \
+                 (largest squared length of a row) is at most 1e17 (`normalize=True` scales rows \
+                 to length 1)",
             )
         };
         return Err(Error::Param {
@@ -408,11 +410,12 @@ pub(super) fn check_magnitude(
     }
     match cost.iter().find(|&&cost| cost * least < SMALLEST) {
         Some(cost) => {
-            let expected = "large enough that 2 * C * sample_weight is at least 1e-30 for each row";
+            let expected = "large enough that 2 * C * sample_weight * (smallest weight of a label) is \
+                            at least 1e-30 for each row";
             Err(Error::Param {
                 name: "C",
                 expected,
-                got: format!("a product of {cost:.1e}"),
+                got: format!("a product of {:.1e}", cost * least),
             })
         }
         None => Ok(()),
