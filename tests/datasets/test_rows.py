@@ -326,7 +326,8 @@ def test_killed_at_random_moments(tmp_path):
                 break
             assert child.exitcode == -signal.SIGKILL
             n_kills += 1
-            if (target / "convert.json").exists():
+            # The kill may come after the last step, which writes rows.json and then removes convert.json.
+            if (target / "convert.json").exists() and not (target / "rows.json").exists():
                 with pytest.raises(ValueError, match="not complete"):
                     open_rows(target)
         for got, expected in zip(open_rows(target), open_rows(tmp_path / "whole"), strict=True):
