@@ -41,6 +41,7 @@ from estimators import (
 from manylabel import decision
 from manylabel.datasets import make_multilabel
 from manylabel.decision import DecisionClassifier, LabelCalibrator
+from manylabel.estimator import validation
 
 not_0_and_1 = "passes a 1-D target of other values than 0 and 1; tested here with indicator matrices instead"
 single = "needs seven digits of weights, which are in single precision"
@@ -223,6 +224,18 @@ def test_feature_names(classifier, problem):
         model[-1].predict(scaled.rename(columns={"red": "cyan"}))
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
         np.testing.assert_array_equal(model[-1].predict(scaled.to_numpy()), model.predict(X))
+    model[-1].fit(*problem)
+    assert not hasattr(model[-1], "feature_names_in_")
+    assert model[-1].n_features_in_ == problem[0].shape[1]
+
+
+@every_class
+def test_full_validation_gives_the_same_as_quick_checks(classifier, few, monkeypatch):
+    X, Y = few
+    X = X.astype(np.float32)
+    expected = bits(clone(classifier).fit(X, Y))
+    monkeypatch.setattr(validation, "_is_ready", lambda *_, **__: False)
+    assert bits(clone(classifier).fit(X, Y.astype(np.float64))) == expected
 
 
 def params(model):
