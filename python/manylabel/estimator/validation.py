@@ -569,6 +569,11 @@ def _is_ready(estimator: Any, X: Any, *, reset: bool) -> bool:
     validates X in full.
     """
     matrix: Any = X
+    # Full validation also checks whether values of float64 are finite in float32. In predictions, rows that
+    # are scaled to unit length need no such check.
+    takes_float64 = not reset and getattr(estimator, "_normalizes_rows", False)
+    if getattr(X, "dtype", None) != np.float32 and not takes_float64:
+        return False
     if issparse(X):
         if matrix.format != "csr" or (reset and type(X) is not csr_array) or not _core.is_canonical(matrix):
             return False
@@ -584,7 +589,6 @@ def _is_ready(estimator: Any, X: Any, *, reset: bool) -> bool:
         and (reset or matrix.shape[1] == estimator.n_features_in_)
         and (reset or not hasattr(estimator, "feature_names_in_"))
         and _has_sound_values(estimator, values)
-        and (values.dtype == np.float32 or (not reset and getattr(estimator, "_normalizes_rows", False)))
     )
 
 
