@@ -2,8 +2,8 @@
 
 `written_aside` first writes the content to a temporary file in the same directory. When all content is on the
 disk, the temporary file is renamed to the final name. Two processes can write to the same path at the same
-time. Each process has its own temporary file. By default, the file that is renamed last
-replaces the other file. With ``replace=False``, the first file is kept.
+time. Each process has its own temporary file. By default, the file that is renamed last replaces the other
+file. With ``replace=False``, the first file is kept.
 
 A process locks its temporary file while it writes. The operating system releases the lock when the process
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
@@ -46,10 +46,10 @@ def written_aside(path: Path, mode: str, *, replace: bool = True, **options: Any
     Parameters
     ----------
     path : Path
-        The file to write. Symbolic links are followed. By default, the temporary file replaces an
-        existing file at the end. If anything fails, the old file is kept. The new file gets the permissions
-        of the old file. The new file also gets the owner and group of the old file if the process is allowed
-        to set them.
+        The file to write. Symbolic links are followed. By default, the temporary file replaces an existing
+        file at the end. If anything fails, the old file is kept. The new file gets the permissions of the old
+        file. The new file also gets the owner and group of the old file if the process is allowed to set
+        them.
     mode : str
         The mode of `open` for the temporary file. The mode must contain "x" (exclusive creation), since the
         temporary file is always a new file.

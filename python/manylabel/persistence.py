@@ -122,10 +122,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     -----
     The known classes of scikit-learn are `Pipeline`, `FeatureUnion`, `CountVectorizer`, `TfidfVectorizer`,
     `HashingVectorizer`, `TfidfTransformer`, `TruncatedSVD`, `StandardScaler`, `MaxAbsScaler`, `Normalizer`
-    and `MultiLabelBinarizer`. Every step of a pipeline must be an instance of a known class or of a
-    class of this library. Instances of subclasses of the known classes cannot be saved. A vectorizer with a
-    function as a parameter, such as `tokenizer`, cannot be saved either, because a model file contains no
-    code.
+    and `MultiLabelBinarizer`. Every step of a pipeline must be an instance of a known class or of a class of
+    this library. Instances of subclasses of the known classes cannot be saved. A vectorizer with a function
+    as a parameter, such as `tokenizer`, cannot be saved either, because a model file contains no code.
 
     Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
     identical. An array in C order or Fortran order is loaded in the same order. Any other array is loaded in

@@ -323,15 +323,16 @@ class EditableLabels(MultiLabelClassifier):
         places = self._numbers(labels)
         if len(places) < 2:
             raise ValueError(f"`labels` must have at least two labels to merge, got {len(places)}")
-        if name is not None and not isinstance(name, str):
-            raise ValueError(f"`name` must be a str, got {shown(name)}")
+        if name is not None:
+            if not isinstance(name, str):
+                raise ValueError(f"`name` must be a str, got {shown(name)}")
+            if not hasattr(self, "label_names_"):
+                raise ValueError("`name` must be None, since the model has no label names")
         X, Y, sample_weight = self._checked_rows(X, Y, sample_weight, len(places))
         into = label_name(self, places[0]) if name is None else name
         self._log(f"merge {self._shown(places)} into {into!r}")
         self._replace(places[:1], X, union_of(Y), sample_weight, progress)
         if name is not None:
-            if not hasattr(self, "label_names_"):
-                raise ValueError("`name` must be None, since the model has no label names")
             names = self.label_names_.copy()
             names[places[0]] = name
             self.label_names_ = names
