@@ -30,6 +30,7 @@ pub fn recovered() {
 }
 
 /// Returns true if [`ran_low`] was called more recently than [`recovered`].
+#[inline]
 pub fn is_low() -> bool {
     LOW.load(Relaxed)
 }
@@ -68,10 +69,18 @@ fn ask<T>(what: &'static str, n: usize) -> Result<(), Error> {
 }
 
 /// Reserves memory for at least `more` further entries of `vec`.
+#[inline]
 fn reserve<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), Error> {
     if vec.capacity() - vec.len() >= more {
         return Ok(());
     }
+    grow(what, vec, more)
+}
+
+/// Does the work of [`reserve`] if the capacity is too small. This function is not inlined, so that the loops that
+/// append stay small.
+#[inline(never)]
+fn grow<T>(what: &'static str, vec: &mut Vec<T>, more: usize) -> Result<(), Error> {
     // `try_reserve` at least doubles the capacity. The limit is checked for the new entries.
     let entries = more.max(vec.capacity());
     ask::<T>(what, entries)?;

@@ -164,10 +164,17 @@ fn in_use() -> usize {
 /// # Errors
 ///
 /// Returns [`Error::TooLarge`] with the numbers.
+#[inline]
 pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
-    let limit = LIMIT.load(Relaxed);
-    let is_spilled = bytes >= SPILLED && SPILLS.load(Relaxed) && !stays_out();
-    if limit == usize::MAX || is_spilled {
+    match LIMIT.load(Relaxed) {
+        usize::MAX => Ok(()),
+        limit => below(limit, what, bytes),
+    }
+}
+
+/// Does the work of [`granted`] if there is a limit.
+fn below(limit: usize, what: &'static str, bytes: usize) -> Result<(), Error> {
+    if bytes >= SPILLED && SPILLS.load(Relaxed) && !stays_out() {
         return Ok(());
     }
     let fits = || in_use().saturating_add(bytes) <= limit;

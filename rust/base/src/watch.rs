@@ -38,6 +38,7 @@ impl Watch {
     ///
     /// Returns [`Error::Stopped`] if [`stop`](Self::stop) has been called. Returns [`Error::TooLarge`]
     /// if memory [ran low](crate::ran_low), or if more memory is in use than the [limit](crate::budget) allows.
+    #[inline]
     pub fn step(&self, n: usize) -> Result<(), Error> {
         self.done.fetch_add(n, Relaxed);
         if self.stop.load(Relaxed) {

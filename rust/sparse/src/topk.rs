@@ -181,6 +181,7 @@ impl TopK {
 
     /// Returns the kept pairs in the order of their ranks, with the best pair first. Afterwards the collector
     /// is empty and can be used for the next row.
+    #[inline]
     pub fn drain_ranked(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         if self.k > SORTED_UP_TO {
             self.kept.sort_unstable_by(|&a, &b| {

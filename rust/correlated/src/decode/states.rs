@@ -86,8 +86,10 @@ impl Decoder<'_> {
             sums.clear();
             sums.push(0.0);
             for &label in labels {
-                for state in 0..sums.len() {
-                    sums.push(sums[state] + u[label as usize]);
+                let without = sums.len();
+                sums.extend_from_within(..);
+                for sum in &mut sums[without..] {
+                    *sum += u[label as usize];
                 }
             }
         }
