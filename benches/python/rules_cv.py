@@ -9,6 +9,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,7 @@ def arguments() -> argparse.Namespace:
     default = ["exact", "exact-binned", "exact-two-bins"]
     parser.add_argument("--systems", nargs="+", default=default, choices=COLUMN_OF)
     parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--runs", type=int, metavar="N", help="fit only without each of the first N folds")
     parser.add_argument("--rules", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1, help="seed of the folds and of the fits")
     add_worker_arguments(parser)
@@ -94,8 +96,10 @@ def of_folds(args: argparse.Namespace, folds: Folds, system: str) -> Iterator[di
 
 def row(args: argparse.Namespace, folds: Folds, system: str, paper: tuple[str, str]) -> list[str]:
     figures = []
-    for number, of_fold in enumerate(of_folds(args, folds, system), 1):
-        print(f"{folds.name}: {system}, fold {number} of {args.folds}", file=sys.stderr, flush=True)
+    for number, of_fold in enumerate(islice(of_folds(args, folds, system), args.runs), 1):
+        print(
+            f"{folds.name}: {system}, fold {number} of {args.runs or args.folds}", file=sys.stderr, flush=True
+        )
         figures.append(of_fold)
     cells = [folds.name, SYSTEMS[system].title, str(len(figures))]
     cells.append(f"{np.mean([of_fold['fit_seconds'] for of_fold in figures]):.3g}")
