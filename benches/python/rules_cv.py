@@ -1,4 +1,4 @@
-"""Compare ten-fold cross-validation of boosted rules with Table 2 of the paper.
+"""Compare ten-fold cross-validation of boosted rules with Table 2 of the paper. `--runs` uses fewer folds.
 
 The training and test rows of a set are joined and divided randomly into folds. The folds of the paper are not
 known. The settings are those of the paper: 5,000 rules, and predictions that are restricted to label vectors
@@ -61,11 +61,16 @@ def arguments() -> argparse.Namespace:
     default = ["exact", "exact-binned", "exact-two-bins"]
     parser.add_argument("--systems", nargs="+", default=default, choices=COLUMN_OF)
     parser.add_argument("--folds", type=int, default=10)
-    parser.add_argument("--runs", type=int, metavar="N", help="fit only without each of the first N folds")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="use only the first N folds as test rows (default: all)"
+    )
     parser.add_argument("--rules", type=int, default=5000)
     parser.add_argument("--seed", type=int, default=1, help="seed of the folds and of the fits")
     add_worker_arguments(parser)
     args = parser.parse_args()
+    args.runs = args.folds if args.runs is None else args.runs
+    if not 1 <= args.runs <= args.folds:
+        parser.error(f"--runs must be between 1 and {args.folds}, the number of folds, got {args.runs}")
     check_worker_arguments(parser, args)
     return args
 
@@ -97,9 +102,7 @@ def of_folds(args: argparse.Namespace, folds: Folds, system: str) -> Iterator[di
 def row(args: argparse.Namespace, folds: Folds, system: str, paper: tuple[str, str]) -> list[str]:
     figures = []
     for number, of_fold in enumerate(islice(of_folds(args, folds, system), args.runs), 1):
-        print(
-            f"{folds.name}: {system}, fold {number} of {args.runs or args.folds}", file=sys.stderr, flush=True
-        )
+        print(f"{folds.name}: {system}, fold {number} of {args.runs}", file=sys.stderr, flush=True)
         figures.append(of_fold)
     cells = [folds.name, SYSTEMS[system].title, str(len(figures))]
     cells.append(f"{np.mean([of_fold['fit_seconds'] for of_fold in figures]):.3g}")

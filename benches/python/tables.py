@@ -342,13 +342,13 @@ def judged(experiment: Experiment, figure: Figure, line: dict | None) -> tuple[s
         shown += f" ± {deviation:.{places}f}"
     found = verdict(figure, ours, deviation, n_runs)
     if found in ("worse", "does not hold"):
-        found += "; " + cause(experiment, figure, ours - half_width(deviation, n_runs))
+        found += "; " + cause(experiment, figure, ours - half_width(deviation, n_runs), n_runs)
     return shown, str(n_runs), found
 
 
-def cause(experiment: Experiment, figure: Figure, least: float) -> str:
+def cause(experiment: Experiment, figure: Figure, least: float, n_runs: int) -> str:
     """Return why our figure is worse than in the paper, if an experiment shows it. `least` is the lower end
-    of the interval of our figure.
+    of the interval of our figure, which is the mean of `n_runs` runs.
     """
     other = of_papers().get((*experiment.key[:2], f"{experiment.system}{STANDARDIZED}"))
     if other:
@@ -357,7 +357,9 @@ def cause(experiment: Experiment, figure: Figure, least: float) -> str:
         if verdict(figure, mean, deviation, figures["runs"]) == "holds":
             return f"holds with standardized features ({mean:+.4f} ± {deviation:.4f})"
     line = newest("rules_cv").get((experiment.data, BOOMER.get(experiment.system, "")))
-    theirs = str(line["figures"].get(figure.measure, "")) if line else ""
+    theirs = ""
+    if line and line["figures"]["folds"] == n_runs:
+        theirs = str(line["figures"].get(figure.measure, ""))
     if theirs and float(theirs.split()[0]) >= least:
         return f"the present BOOMER has {theirs} on the same folds"
     return "cause not known"
@@ -603,7 +605,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     ),
     "rules_cv": lambda: rows(
         "rules_cv",
-        same("subset 0/1 %", "subset of the paper %", "Hamming %", "Hamming of the paper %"),
+        same("folds", "subset 0/1 %", "subset of the paper %", "Hamming %", "Hamming of the paper %"),
     ),
     "pls_planted": lambda: rows("pls_planted", same("fit s", "fit CPU s", "peak MB"), first=""),
     "pls_product": lambda: rows("pls_product", same("ms", "GFLOP/s", "GB/s", "% of copy"), sizes=True),

@@ -36,6 +36,7 @@ pub fn is_low() -> bool {
 }
 
 /// Returns the error for memory that ran out during the work on `what`.
+#[cold]
 pub(crate) fn exhausted(what: &'static str) -> Error {
     Error::TooLarge {
         what,

@@ -83,6 +83,7 @@ pub fn restart_peak() {
 }
 
 /// Returns the limit in bytes, or `None` if there is no limit.
+#[inline]
 pub fn limit() -> Option<usize> {
     let limit = LIMIT.load(Relaxed);
     (limit != usize::MAX).then_some(limit)
@@ -166,14 +167,15 @@ fn in_use() -> usize {
 /// Returns [`Error::TooLarge`] with the numbers.
 #[inline]
 pub fn granted(what: &'static str, bytes: usize) -> Result<(), Error> {
-    match LIMIT.load(Relaxed) {
-        usize::MAX => Ok(()),
-        limit => below(limit, what, bytes),
+    match limit() {
+        None => Ok(()),
+        Some(limit) => granted_within(limit, what, bytes),
     }
 }
 
-/// Does the work of [`granted`] if there is a limit.
-fn below(limit: usize, what: &'static str, bytes: usize) -> Result<(), Error> {
+/// Does the work of [`granted`] if there is a limit. Blocks that are kept in a file are always granted.
+#[inline(never)]
+fn granted_within(limit: usize, what: &'static str, bytes: usize) -> Result<(), Error> {
     if bytes >= SPILLED && SPILLS.load(Relaxed) && !stays_out() {
         return Ok(());
     }

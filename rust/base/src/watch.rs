@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Counts the progress of a computation and stores whether the caller has requested a stop.
 ///
-/// A computation calls [`step`](Self::step) every few milliseconds. The thread that waits for the result
-/// reads [`done`](Self::done) and may call [`stop`](Self::stop). All accesses are relaxed atomic operations,
-/// so they do not order other memory accesses.
+/// A computation calls [`step`](Self::step) at least every few milliseconds, and some computations call it in
+/// inner loops. The thread that waits for the result reads [`done`](Self::done) and may call
+/// [`stop`](Self::stop). All accesses are relaxed atomic operations, so they do not order other memory accesses.
 #[derive(Debug, Default)]
 pub struct Watch {
     done: AtomicUsize,

@@ -242,7 +242,7 @@ impl<'a, P: Index, L: Index> Scorer<'a, P, L> {
 
 /// Converts a score to single precision. −∞ does not change. Any other score is limited to the
 /// range of finite numbers.
-#[inline]
+#[inline] // called from generic code, which is compiled in other crates
 fn single(score: f64) -> f32 {
     if score == f64::NEG_INFINITY {
         return f32::NEG_INFINITY;

@@ -184,18 +184,25 @@ impl TopK {
     #[inline]
     pub fn drain_ranked(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         if self.k > SORTED_UP_TO {
-            self.kept.sort_unstable_by(|&a, &b| {
-                if before(a, b) {
-                    Ordering::Less
-                } else {
-                    Ordering::Greater // each label occurs only once, so no two pairs are equal
-                }
-            });
+            self.sort_ranked();
         }
         self.drain()
     }
 
+    /// Sorts the kept pairs by their ranks. This function is not inlined, because few callers keep so many pairs.
+    #[inline(never)]
+    fn sort_ranked(&mut self) {
+        self.kept.sort_unstable_by(|&a, &b| {
+            if before(a, b) {
+                Ordering::Less
+            } else {
+                Ordering::Greater // each label occurs only once, so no two pairs are equal
+            }
+        });
+    }
+
     /// Returns the kept pairs in their current order and leaves the collector empty.
+    #[inline]
     fn drain(&mut self) -> impl ExactSizeIterator<Item = (u32, f32)> + '_ {
         self.floor = f32::NEG_INFINITY;
         self.kept.drain(..).map(|(score, label)| (label, score))

@@ -86,9 +86,9 @@ impl Decoder<'_> {
             sums.clear();
             sums.push(0.0);
             for &label in labels {
-                let without = sums.len();
+                let n_without = sums.len(); // at most 512, so that no memory is asked for in advance
                 sums.extend_from_within(..);
-                for sum in &mut sums[without..] {
+                for sum in &mut sums[n_without..] {
                     *sum += u[label as usize];
                 }
             }
