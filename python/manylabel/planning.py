@@ -159,9 +159,8 @@ def plan(
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
         Limit on the total time of all fits to subsets of the rows, in seconds; > 0 (see Notes). The estimator
-        is always fitted to the two smallest subsets, even if these fits take longer. Each subset has at least
-        64 rows, or all rows if there are fewer than 64. If there are fewer than 130 rows, only a single
-        subset is used.
+        is always fitted to the two smallest subsets, or to the only one if X has fewer than 130 rows, even if
+        this takes longer. Each subset has at least 64 rows, or all rows if there are fewer than 64.
     random_state : int, default=0
         Seed of the random choice of the subsets.
 
@@ -192,9 +191,9 @@ def plan(
     the forecast is the geometric mean of the power law and a linear extrapolation. With a single subset, the
     forecast is proportional to the number of rows.
 
-    With ``C="auto"``, `DiSMECClassifier` and `LabelTreeClassifier` choose C once, on a sample of all rows.
-    The time of this choice is added to the forecast. With ``max_leaf="auto"``, `LabelTreeClassifier` uses the
-    same leaf size for the subsets as for all rows.
+    With ``C="auto"``, the C of `DiSMECClassifier` and `LabelTreeClassifier` is chosen on a sample drawn from
+    all rows, and all subsets use this C. The time of the choice is added to the forecast. With
+    ``max_leaf="auto"``, `LabelTreeClassifier` uses the same leaf size for the subsets as for all rows.
 
     The forecast of the time applies only to this machine. If the fit uses one thread, the forecast is
     processor time, which does not depend on other programs on the machine. The forecast of the memory

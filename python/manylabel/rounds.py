@@ -1,16 +1,16 @@
-"""Fits that consist of many short rounds, which several processes can share through a folder.
+"""Fits that consist of many rounds, and the sharing of such fits between several processes through a folder.
 
-The fits of some estimators consist of many short rounds. For example, a round computes a gradient and then
-takes a step along the gradient. Writing a file for each round would take longer than the round. The state of
-the fit is therefore stored only from time to time. A fit that is started again continues from the last stored
-state. The result does not depend on when states are stored.
+The fits of some estimators consist of many rounds. For example, a round computes a gradient and then takes a
+step along the gradient. Most rounds are so short that writing a file for each would take longer than the
+round. The state of the fit is therefore stored only from time to time. A fit that is started again continues
+from the last stored state. The result does not depend on when states are stored.
 
-If several processes fit the same model, they share the work of each long round. The computation of such a
-round is divided into pieces. Each process has the complete state, computes some of the pieces, and writes the
-results to the folder. When the results of all pieces are available, each process takes the step of the round.
-All processes take the same step. A process never waits long: if the results of another process are late, the
-waiting process computes the missing pieces itself. Short rounds are not shared, because an exchange of files
-takes longer than such a round. Each process then computes the whole round.
+If several processes fit the same model, they share the work of rounds that take long enough. The computation
+of such a round is divided into pieces. Each process has the complete state, computes some of the pieces, and
+writes the results to the folder. When the results of all pieces are available, each process takes the step of
+the round. All processes take the same step. A process never waits long: if the results of another process are
+late, the waiting process computes the missing pieces itself. The other rounds are not shared, because an
+exchange of files would take longer than the round. Each process computes these rounds completely.
 
 The subfolder ``rounds`` has the states that were stored last, such as ``state-00000120.npz``. It also has the
 results of each shared round after the last stored state, in files such as ``00000121/0-0.bin``. The subfolder
