@@ -287,7 +287,7 @@ def _matrices(X: Any, Y: Any, suffix: str) -> tuple[csr_array, csr_array]:
 
 
 def _finding(kind: str, items: list[Any], text: str, shown: list[str]) -> Iterator[Finding]:
-    """Yield a finding if there are items. Its text has the kind, the first names in `shown`, and `text`."""
+    """Yield a finding if there are items. Its message has the kind, some names of `shown`, and `text`."""
     if items:
         named = ", ".join(shown[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
         yield Finding(kind, f"{kind.capitalize()} ({len(items):,}): {named}. {text}", len(items), items)

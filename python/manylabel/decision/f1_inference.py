@@ -55,8 +55,8 @@ class F1Inference(DecisionRule):
 
     Notes
     -----
-    A label that occurs in no training row is never predicted. A label is also not predicted for rows in which
-    its probability is 0. The original algorithm in [1]_ predicts each label for at least one row.
+    A label that occurs in no training row is never predicted. Nor is a label predicted for rows in which its
+    probability is 0. The original algorithm in [1]_ predicts each label for at least one row.
 
     The choice of m for all labels takes O(n_labels n_samples log n_samples) time.
 

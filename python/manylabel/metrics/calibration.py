@@ -152,8 +152,8 @@ def calibration_error(
 def _error(values: Floats, hits: NDArray[np.bool_], others: int, missed: int, n_bins: int) -> float:
     """Return the calibration error of (row, label) pairs.
 
-    `values` and `hits` have one element per pair. `others` is the number of further pairs, which have the
-    probability 0. `missed` is the number of these further pairs whose label is true.
+    `values` and `hits` have one element per pair. `others` is the number of pairs that are not in `values`;
+    their probability is 0. `missed` is the number of these other pairs whose label is true.
     """
     n = len(values) + others
     if n == 0:

@@ -109,8 +109,8 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     n_splits : int, default=5
         Number of folds; >= 2.
     shuffle : bool, default=False
-        Whether the rows with a label are assigned to the folds in random order. If False, they are assigned
-        in their order in Y.
+        Rows are assigned to the folds label by label. If True, the rows that have the current label are
+        assigned in random order. If False, they are assigned in their order in Y.
     random_state : int, RandomState instance or None, default=None
         Seed of the random order. This parameter has an effect only if `shuffle` is True.
 
