@@ -387,21 +387,10 @@ pub(super) fn check_magnitude(
     let total = cost.iter().map(|&cost| f64::from(cost)).sum::<f64>();
     let magnitude = longest * total * f64::from(most);
     if magnitude.is_nan() || magnitude > LARGEST {
-        let (name, expected) = if longest > total {
-            (
-                "X",
-                "small enough that 2 * C * sum(sample_weight) * (largest weight of a label) * \
-                 (largest squared length of a row) is at most 1e17 (`normalize=True` scales rows \
-                 to length 1)",
-            )
-        } else {
-            (
-                "C",
-                "small enough that 2 * C * sum(sample_weight) * (largest weight of a label) * \
-                 (largest squared length of a row) is at most 1e17 (`normalize=True` scales rows \
-                 to length 1)",
-            )
-        };
+        let name = if longest > total { "X" } else { "C" };
+        let expected = "small enough that 2 * C * sum(sample_weight) * (largest weight of a label) * \
+                        (largest squared length of a row) is at most 1e17 (`normalize=True` scales rows \
+                        to length 1)";
         return Err(Error::Param {
             name,
             expected,
