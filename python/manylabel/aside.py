@@ -152,7 +152,10 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def _regular_file(path: Path) -> os.stat_result | None:
-    """Return the result of `os.stat` for the file at `path`, or None if there is no file."""
+    """Return the result of `os.stat` for the file at `path`, or None if `path` does not exist.
+
+    An OSError is raised if `path` is a directory, a pipe or a device.
+    """
     try:
         status = os.stat(path)
     except FileNotFoundError:
@@ -243,9 +246,9 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _give_permissions(descriptor: int, replaced: os.stat_result) -> None:
-    """Give a file the permissions of the old file.
+    """Give a new file the permissions of the old file that it will replace.
 
-    The file also gets the owner and the group of the old file if the process is allowed to set them.
+    The new file also gets the owner and the group of the old file if the process is allowed to set them.
     """
     if sys.platform == "win32":
         return

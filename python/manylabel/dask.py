@@ -3,8 +3,8 @@
 A fit is divided into pieces, such as groups of labels (see `manylabel.shards`). Each worker fits some of the
 pieces. The workers read the data from a folder that all workers can reach, and write each finished piece to a
 file in a shared folder. The scheduler therefore transfers neither data nor model weights. If all workers have
-the same type of CPU, the fitted model does not depend on the number of workers. It is exactly the same as a
-model that was fitted with the method ``fit`` of the estimator.
+the same type of CPU, the fitted model is exactly the same as a model that was fitted with the method ``fit``
+of the estimator. It then does not depend on the number of workers.
 
 This module needs the package distributed: ``pip install 'manylabel[dask]'``.
 """
@@ -75,7 +75,7 @@ def fit(
         is not "pca". The given object is not changed.
     X : array-like, sparse matrix or dask array of shape (n_samples, n_features), str or path-like
         Features, or the path of a folder that `manylabel.datasets.convert` has written and that all workers
-        can reach. The blocks of a dask array must be arrays or sparse matrices with all columns.
+        can reach. Each block of a dask array must be an array or a sparse matrix, and have all columns.
     Y : array-like, sparse matrix or dask array of shape (n_samples, n_labels), default=None
         0/1 indicator matrix, in which NaN marks unknown entries. Y must be None if X is a folder. If X is a
         dask array, Y must be a dask array with the same blocks of rows.
@@ -111,10 +111,10 @@ def fit(
     TypeError
         If `client` is not a client, and in the cases that `manylabel.shards.fit` lists.
     ValueError
-        If an argument is not valid, if there is no client, if a worker cannot reach the folder `checkpoint`
-        or the folder of the data, or if a worker has another type of CPU than the machine on which the fit
-        was begun (unless `any_cpu` is True). The error is also raised in the cases that
-        `manylabel.shards.fit` lists.
+        If an argument is not valid, if there is no client, or if a worker cannot reach the folder
+        `checkpoint` or the folder of the data. Unless `any_cpu` is True, the error is also raised if a worker
+        has another type of CPU than the machine on which the fit was begun. The error is also raised in the
+        cases that `manylabel.shards.fit` lists.
     Exception
         If the fit of a piece raises an error, this error is raised, and all other pieces are canceled.
 
@@ -124,16 +124,16 @@ def fit(
 
     Notes
     -----
-    Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` applies only to the
-    work of the client. If a worker dies, its piece is fitted again on another worker. Workers may join the
-    cluster during the fit. If the cluster has no workers left, the fit waits until one joins. A
-    ``LocalCluster`` restarts a worker that was killed. If the new worker is not connected within 15 seconds,
-    for example because it was also killed, the cluster does not try again. The setting
+    Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` of the estimator
+    applies only to the work of the client. If a worker dies, its piece is fitted again on another worker.
+    Workers may join the cluster during the fit. If the cluster has no workers left, the fit waits until one
+    joins. A ``LocalCluster`` restarts a worker that was killed. If the new worker is not connected within 15
+    seconds, for example because it was also killed, the cluster does not try again. The setting
     ``distributed.deploy.lost-worker-timeout`` changes this time limit.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
-    step. The rounds are divided into pieces, and the workers share the pieces of each round. If `n_pieces` is
-    "auto", short rounds are not divided (see `manylabel.shards.fit`). The workers exchange the results of the
+    step. A round is divided into pieces, and each worker computes some of these pieces. If `n_pieces` is
+    "auto", only long rounds are divided (see `manylabel.shards.fit`). The workers exchange the results of the
     pieces as files in the folder `checkpoint`. Unlike other fits, the fit of a `CorrLogClassifier` uses only
     the workers that the cluster has when the first round starts. A worker that joins later is used only if it
     replaces a worker that has died.
@@ -380,7 +380,7 @@ def _fit(
 
 
 def _fit_rounds(client: Any, arguments: dict[str, Any]) -> None:
-    """Fit an estimator whose fit consists of rounds. All workers share the rounds."""
+    """Fit an estimator whose fit consists of rounds. The workers share the work of the longer rounds."""
     from distributed import TimeoutError, wait
 
     workers = list(client.nthreads())
@@ -420,12 +420,12 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
 
 
 def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Return a folder with the checked data of a fit, and the names of its additional files.
+    """Return a folder with the checked data of a fit, and the names of additional files in this folder.
 
-    If the data are already memory-mapped from a folder, this folder is returned. Otherwise, the data are
-    written to `folder`. Additional files are files that `convert` does not write, such as the weights of the
-    rows. A worker opens such a file only if its name is returned here, because a folder of the user may
-    contain unrelated files with the same names.
+    If X and Y are already memory-mapped from one folder and the rows have no weights, this folder is
+    returned. Otherwise, the data are written to `folder`. An additional file is a file that `convert` does
+    not write. The only such file has the weights of the rows. A worker opens this file only if its name is
+    returned here, because a folder of the user may contain an unrelated file with the same name.
     """
     X, Y, weights, _ = work.examples
     about = work.folder.about
@@ -444,9 +444,9 @@ def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def _opened(checkpoint: str, data: str, more: tuple[str, ...], made: int, n_threads: int) -> shards.Work:
-    """Open the folder of a fit, once per process.
+    """Open the folder of a fit. The result is cached for further calls in the same process.
 
-    `made` is the time at which the fit was begun. It only serves as a part of the cache key.
+    `made` is the time at which the fit was begun. It is used only as a part of the cache key.
     """
     X, Y = open_rows(data)
     sample_weight = np.load(Path(data, _WEIGHTS)) if _WEIGHTS in more else None
@@ -476,9 +476,10 @@ def _work(checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool) -> s
 
 @contextmanager
 def _one_piece() -> Iterator[Report]:
-    """Wait until no other piece runs in this process, and yield a `Report` for the next piece.
+    """Wait until no other piece runs in this process, and yield a `Report` for the piece of this task.
 
-    The `Report` raises an error if the client has canceled the task. This ends the piece.
+    When the `Report` is called, it raises an error if the client has canceled the task. The error ends the
+    fit of the piece.
     """
     check = _check_cancelled()
     with _ONE_PIECE, reported(None, "label", False, check) as report:
@@ -499,7 +500,10 @@ def _fit_piece(number: int, checkpoint: str, data: str, more: tuple[str, ...], a
 def _fit_share(
     share: tuple[int, int], checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool
 ) -> None:
-    """Fit all pieces of an estimator whose fit consists of rounds, together with other workers."""
+    """Fit an estimator whose fit consists of rounds, together with the other workers.
+
+    `share` is ``(i, N)`` for the i-th of N workers, with 1 <= i <= N.
+    """
     with _one_piece() as report:
         work = _work(checkpoint, data, more, any_cpu)
         # Each worker chooses, so that the workers start the first round at about the same time.

@@ -169,10 +169,10 @@ def doctor(
         the split of the rows into training and test rows.
     cv : int, splitter or iterable, default=5
         The folds of a cross-validation. The function reports each label that is missing from the training
-        rows or from the test rows of a fold, if it has at least as many rows as there are folds. An int is
-        the number of folds; the test rows of each fold are then consecutive rows. Otherwise, pass a splitter
-        of scikit-learn, or an iterable with two arrays per fold: the indices of the training rows and the
-        indices of the test rows.
+        rows or from the test rows of a fold. It leaves out labels that are 1 in fewer rows than there are
+        folds. An int is the number of folds; the test rows of each fold are then consecutive rows. Otherwise,
+        pass a splitter of scikit-learn, or an iterable with two arrays per fold: the indices of the training
+        rows and the indices of the test rows.
     label_names, feature_names : sequence of str, default=None
         Names of the labels and of the features in the texts of the findings. None means the column names of
         Y and of X. If a matrix is not a data frame, names such as "label 3" and "feature 5" are used instead.
@@ -287,7 +287,10 @@ def _matrices(X: Any, Y: Any, suffix: str) -> tuple[csr_array, csr_array]:
 
 
 def _finding(kind: str, items: list[Any], text: str, shown: list[str]) -> Iterator[Finding]:
-    """Yield a finding if there are items. Its message has the kind, some names of `shown`, and `text`."""
+    """Yield a finding if `items` is not empty.
+
+    The text of the finding has the kind, the number of items, the first 5 names in `shown`, and `text`.
+    """
     if items:
         named = ", ".join(shown[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
         yield Finding(kind, f"{kind.capitalize()} ({len(items):,}): {named}. {text}", len(items), items)
@@ -379,8 +382,9 @@ def _labels_on(
 def _patterns(columns: csc_array) -> dict[bytes, list[int]]:
     """Group the columns that are nonzero in exactly the same rows.
 
-    The result maps the bytes of the row indices (int64) to the column indices. Columns that are nonzero in
-    few rows, or in nearly all rows, are left out.
+    The result has one item per group. The key is the array of the row indices (int64), converted to bytes.
+    The value is the list of the column indices. Columns that are nonzero in few rows, or in nearly all rows,
+    are left out.
     """
     n_rows = columns.shape[0]
     found: dict[bytes, list[int]] = defaultdict(list)
@@ -428,7 +432,7 @@ def _leaks(features: csc_array, rows_of: dict[bytes, list[int]]) -> list[tuple[i
 
 
 def _row_keys(X: csr_array) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-    """Yield the index and a key of each row with a nonzero value. Rows with equal values have equal keys."""
+    """Yield the index and a key of each row that is not all zeros. Identical rows have equal keys."""
     ends = X.indptr.tolist()
     indices, data = X.indices.astype(np.int64, copy=False), X.data.astype(np.float64, copy=False)
     for row, (begin, end) in enumerate(pairwise(ends)):

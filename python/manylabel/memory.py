@@ -63,13 +63,14 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     operating systems do not report the private memory, so only the memory of the core counts there.
 
     With `spill`, a fit can work on data that are larger than memory. The operating system writes the
-    pages of the file to the disk if memory is short, and reads them again. `DiSMECClassifier`,
-    `LabelTreeClassifier` and `Rembrandt` read and write the file in order, which is fast. The fits of other
-    estimators may become much slower. If the parameter `normalize` of an estimator scales columns, the scaled
-    X must fit in the limit. Use a folder on a fast local disk, not on a file system in memory. The file needs
-    as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The results are the
-    same as without a limit. The file has no name, so it does not appear in the folder. It is deleted at the
-    end of the ``with`` block, or when the process ends.
+    pages of the file to the disk if memory is short, and reads them again when they are needed.
+    `DiSMECClassifier`, `LabelTreeClassifier` and `Rembrandt` read and write the file sequentially, which is
+    fast. The fits of other estimators may become much slower. If the parameter `normalize` of an estimator
+    scales columns, the scaled X is not kept in the file, so it must fit within the limit. Use a folder on a
+    fast local disk, not on a file system in memory. The file needs as much space as the arrays in it. If the
+    disk is full, the fit raises a MemoryError. The results are the same as without a limit. The file has no
+    name, so it does not appear in the folder. It is deleted at the end of the ``with`` block, or when the
+    process ends.
 
     On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts
     towards the limit. Blocks of more than 4 MiB that the Rust core allocates are an exception: they always

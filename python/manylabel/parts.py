@@ -71,7 +71,7 @@ class Part(Schema):
             estimator._validate_params()
 
     def restore(self, estimator: Any, fitted: dict[str, Any]) -> None:
-        """Check fitted attributes that were read from a file, and set them."""
+        """Check fitted attributes that were read from a file, and set them on the estimator."""
         if not fitted:
             return
         unknown = fitted.keys() - self.attributes.keys()
@@ -285,6 +285,6 @@ PARTS = {
 
 
 def part_of(estimator: Any) -> Part | None:
-    """Return the description of the class of an estimator, or None if files cannot contain the class."""
+    """Return the `Part` that describes the class of an estimator, or None if `PARTS` has none for it."""
     part = PARTS.get(f"sklearn.{type(estimator).__name__}")
     return part if part is not None and part.cls is type(estimator) else None

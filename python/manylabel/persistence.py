@@ -123,8 +123,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     The known classes of scikit-learn are `Pipeline`, `FeatureUnion`, `CountVectorizer`, `TfidfVectorizer`,
     `HashingVectorizer`, `TfidfTransformer`, `TruncatedSVD`, `StandardScaler`, `MaxAbsScaler`, `Normalizer`
     and `MultiLabelBinarizer`. Every step of a pipeline must be an instance of a known class or of a class of
-    this library. Instances of subclasses of the known classes cannot be saved. A vectorizer with a function
-    as a parameter, such as `tokenizer`, cannot be saved either, because a model file contains no code.
+    this library. Instances of subclasses of the known classes cannot be saved. A vectorizer also cannot be
+    saved if one of its parameters, such as `tokenizer`, is a function. A model file contains no code.
 
     Contiguous arrays are written without a copy. If the same estimator is saved twice, the two files are
     identical. An array in C order or Fortran order is loaded in the same order. Any other array is loaded in
@@ -150,13 +150,13 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
 
 
 def to_bytes(estimator: Any) -> NDArray[np.uint8]:
-    """Return the content of the file that `save` writes. `from_bytes` loads it."""
+    """Return the bytes of the file that `save` would write. `from_bytes` converts them to an estimator."""
     header, tensors = _content(estimator)
     return np.concatenate([np.frombuffer(header, dtype=np.uint8), *map(_bytes_of, tensors)])
 
 
 def from_bytes(content: NDArray[np.uint8]) -> Any:
-    """Return the estimator that `to_bytes` converted to `content`.
+    """Return the estimator that is stored in `content`, a result of `to_bytes`.
 
     The arrays of the estimator are views of `content`.
     """
@@ -337,7 +337,7 @@ def _is_fitted_name(name: str) -> bool:
 
 
 def _fault_of_name(name: str) -> str | None:
-    """Check the name of a fitted attribute. Return the violated rule, or None if the name is valid."""
+    """Return the rule that the name of a fitted attribute violates, as text, or None if it is valid."""
     if not name.isidentifier():
         return "must be a Python identifier"
     if name.startswith("_"):
@@ -501,7 +501,11 @@ def _check_sparse(
 
 
 def _check_ends(name: str, ends: NDArray[np.integer[Any]], count: int, items: str) -> None:
-    """Check that positions begin with 0, do not decrease, and end with `count`, the number of `items`."""
+    """Check that the positions in `ends` begin with 0, do not decrease, and end with `count`.
+
+    The positions divide a sequence of `count` items into parts. `name` and `items` are the names of the
+    positions and of the items in error messages.
+    """
     if ends[0] != 0:
         raise ValueError(f"{name} must begin with 0, got {ends[0]}")
     falls = ends[1:] < ends[:-1]

@@ -66,7 +66,8 @@ class Plan:
     rows : tuple of int
         Number of rows of each subset to which `plan` fitted the estimator, in increasing order.
     budget : int or None
-        The argument `memory` of `plan`, in bytes. None means that there is no budget.
+        The memory that the fit may use, in bytes, as passed to the argument `memory` of the function `plan`.
+        None means that there is no budget.
     advice : tuple of str
         What to change to stay within the budget. The tuple is empty if `keeps_budget` is True.
 
@@ -159,8 +160,8 @@ def plan(
         Number of threads of the fit. None means the parameter `n_jobs` of the estimator.
     max_seconds : float, default=20.0
         Limit on the total time of all fits to subsets of the rows, in seconds; > 0 (see Notes). The estimator
-        is always fitted to the two smallest subsets, or to the only one if X has fewer than 130 rows, even if
-        this takes longer. Each subset has at least 64 rows, or all rows if there are fewer than 64.
+        is always fitted to the two smallest subsets, even if this takes longer. If X has fewer than 130 rows,
+        there is only one subset. Each subset has at least 64 rows, or all rows if there are fewer than 64.
     random_state : int, default=0
         Seed of the random choice of the subsets.
 
@@ -279,7 +280,7 @@ def plan(
 
 
 def _forecast(measured: list[tuple[int, float]], n_rows: int) -> float:
-    """Extrapolate a value to `n_rows` rows from its values for subsets of the rows.
+    """Return the expected value for `n_rows` rows, extrapolated from values measured with subsets.
 
     `measured` has the pair (number of rows, value) of each subset, from the smallest to the largest subset.
     """
@@ -351,7 +352,10 @@ class _MemoryPeak:
 
 
 def _settled(model: Any, X: Any, Y: Any) -> Any:
-    """Choose values for the "auto" parameters that depend on the rows. Return the model with these values."""
+    """Choose values for parameters such as ``C="auto"`` on all rows, so that all subsets use these values.
+
+    Return the model with these values. It is either a new object or `model` itself, which may be changed.
+    """
     threads = n_threads(model.n_jobs)
     if isinstance(model, DiSMECClassifier):
         return clone(model._settled(X, Y, None, threads, lambda _: None))
@@ -414,7 +418,7 @@ def _latency(fitted: Any, X: Any) -> float | None:
 
 
 def _advice(model: Any, is_sparse: bool, forecast: Plan, in_memory: bool) -> tuple[str, ...]:
-    """Return changes that reduce the memory of a fit."""
+    """Return advice on how to stay within the memory budget, as a tuple of str."""
     before = forecast.memory - forecast.fit_memory
     changes = []
     has_pieces = isinstance(model, DiSMECClassifier | LabelTreeClassifier)

@@ -1,4 +1,4 @@
-"""Fits that consist of many rounds, and the sharing of such fits between several processes through a folder.
+"""Fits that consist of many rounds. Several processes can share such a fit through a common folder.
 
 The fits of some estimators consist of many rounds. For example, a round computes a gradient and then takes a
 step along the gradient. Most rounds are so short that writing a file for each would take longer than the
@@ -9,8 +9,8 @@ If several processes fit the same model, they share the work of rounds that take
 of such a round is divided into pieces. Each process has the complete state, computes some of the pieces, and
 writes the results to the folder. When the results of all pieces are available, each process takes the step of
 the round. All processes take the same step. A process never waits long: if the results of another process are
-late, the waiting process computes the missing pieces itself. The other rounds are not shared, because an
-exchange of files would take longer than the round. Each process computes these rounds completely.
+late, the waiting process computes the missing pieces itself. Shorter rounds are not shared, because an
+exchange of files would take longer than the round. Each process computes the shorter rounds completely.
 
 The subfolder ``rounds`` has the states that were stored last, such as ``state-00000120.npz``. It also has the
 results of each shared round after the last stored state, in files such as ``00000121/0-0.bin``. The subfolder
@@ -63,7 +63,7 @@ _POLL = 0.001
 class SumOfJobs:
     """Reports the total work of several jobs, which run one after the other.
 
-    A job is a part of the fit whose work is counted from 0, such as a call of the Rust core.
+    A job is a part of the fit, such as a call of the Rust core. Each job counts its own work from 0.
     """
 
     def __init__(self, report: Tell) -> None:
@@ -151,7 +151,7 @@ class SharedRounds:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _states(self) -> list[tuple[int, Path]]:
-        """Return the numbers of rounds and the paths of all stored states, the newest last."""
+        """For each stored state, return the number of finished rounds and the path, from oldest to newest."""
         return sorted((int(path.stem.split("-")[1]), path) for path in self._folder.glob("state-*.npz"))
 
     def _continue(self, tell: SumOfJobs) -> bool:
@@ -305,7 +305,7 @@ def _make(folder: Path) -> None:
 
 
 def _packed(results: dict[int, NDArray[np.uint8]]) -> list[NDArray[np.uint8]]:
-    """Return the content of a file of results, in parts.
+    """Return the content of a file of results, as a list of arrays to write one after the other.
 
     The content begins with 64-bit integers: a checksum of everything that follows, the number of results, and
     the piece index and the length in bytes of each result. The results follow, one after the other.

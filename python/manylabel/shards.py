@@ -5,8 +5,8 @@ labels, or some components of a label embedding. Each finished piece is stored a
 can be interrupted at any time. If it is started again, it reuses the finished pieces. Several processes or
 machines that share the folder can fit different pieces. If all of them have the same type of CPU, the fitted
 model is exactly the same as a model that was fitted with the method ``fit`` of the estimator. The fit of a
-`CorrLogClassifier` consists of many short rounds instead. The state of this fit is stored from time to time,
-and the processes share each long round.
+`CorrLogClassifier` consists of many rounds instead. The state of this fit is stored from time to time. If a
+round takes long enough, the processes share its work.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
@@ -144,8 +144,8 @@ def fit(
         true labels are recorded in Y.
     progress : callable, default=None
         Function that is called about 20 times per second. Its argument is the number of labels that this call
-        of `fit` has fitted. With `Rembrandt`, the argument is instead the number of groups of components,
-        summed over all regressions. If the function raises an exception, the fit stops.
+        of `fit` has fitted. With `Rembrandt`, the argument is instead the number of groups of components that
+        this call has fitted in all regressions. If the function raises an exception, the fit stops.
 
     Returns
     -------
@@ -174,28 +174,30 @@ def fit(
     With ``random_state=None``, the seed is drawn once and stored in the folder. The parameters `n_jobs` and
     `verbose` may differ between calls.
 
-    Each call needs as much memory for X as the method ``fit``. A dense X can be memory-mapped from a file,
-    for example with ``numpy.load("X.npy", mmap_mode="r")``. X must not change during the fit.
-    `DiSMECClassifier` and `LabelTreeClassifier` do not copy X if it is a folder and `normalize` does not
-    scale columns. A call with `DiSMECClassifier` needs memory for the weights of one piece only. The call
-    that returns the estimator needs memory for all weights. With `LabelTreeClassifier`, each call sends all
-    rows through the finished levels of the trees, and needs memory for the weights of these levels.
+    Each call needs as much memory for X as the method ``fit`` of the estimator. A dense X can be
+    memory-mapped from a file, for example with ``numpy.load("X.npy", mmap_mode="r")``. X must not change
+    during the fit. `DiSMECClassifier` and `LabelTreeClassifier` do not copy X if it is a folder and their
+    parameter `normalize` does not scale columns. A call with `DiSMECClassifier` needs memory for the weights
+    of one piece only. However, the call that returns the estimator needs memory for all weights. With
+    `LabelTreeClassifier`, each call sends all rows through the finished levels of the trees, and needs memory
+    for the weights of these levels.
 
     With `Rembrandt`, each call copies Y. If X is sparse, each call also copies X, even if X is a folder. Each
-    call reads the pieces of the finished regressions and orthogonalizes their results. This takes
-    O(n_labels m^2) time, where m is the number of random vectors (see `Rembrandt`). If the parameter `solver`
-    is not "cg", each call also factorizes the Gram matrix once for each penalty. For each group of components
-    in a piece, the file of the piece has 32 numbers per label. In the last regression, it has 32 numbers per
-    feature instead.
+    call reads the pieces of the finished regressions and orthogonalizes their results. An orthogonalization
+    takes O(n_labels m^2) time, where m is the number of random vectors (see `Rembrandt`). If the parameter
+    `solver` is not "cg", each call also factorizes the Gram matrix once for each penalty. The file of a piece
+    has 32 numbers per label for each group of components in the piece. In the last regression, the file has
+    32 numbers per feature instead of per label.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds, or less often if storing would otherwise take
     more than a twentieth of the time of the fit. If the process is killed, the rounds after the last stored
-    state are lost. A stored state has up to seven numbers for each pair of a feature and a label, and the
-    curvature estimates of the quasi-Newton steps. Each call needs as much memory as the method ``fit``. If
-    several processes share the folder, each of them copies X, takes all steps, and reads the results of the
-    others in each round. For each pair of a feature and a label, these results have one number, or up to 16
-    numbers if there are fewer than 500 labels. The folder should therefore be on a fast disk.
+    state are lost. A stored state has up to seven numbers for each pair of a feature and a label. It also has
+    the curvature estimates of the quasi-Newton steps. Each call needs as much memory as the method ``fit`` of
+    the estimator. If several processes share the folder, each of them copies X, takes all steps, and reads
+    the results of the others in each round. The results of all processes in a round together have one number
+    for each pair of a feature and a label, or up to 16 numbers for each pair if there are fewer than 500
+    labels. The folder should therefore be on a fast disk.
 
     Examples
     --------
@@ -451,7 +453,7 @@ class Folder:
         return estimator
 
     def _set_form_of_labels(self, estimator: MultiLabelClassifier) -> None:
-        """Set the fitted attributes that describe the form of Y."""
+        """Set the fitted attributes that describe Y: sparse or dense, 1-D or 2-D, and the label names."""
         estimator.sparse_output_ = self.about["sparse_output"]
         if self.about["label_names"] is not None:
             estimator.label_names_ = np.array(self.about["label_names"], dtype=object)
@@ -633,14 +635,15 @@ class Work:
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the last piece consists of rounds, which several processes share."""
+        """Whether the last piece consists of rounds whose work several processes can share."""
         return self._cut.has_rounds
 
     def fit(self, numbers: Iterable[int], report: Report, share: tuple[int, int] = (1, 1)) -> None:
         """Fit the given pieces that are not in the folder yet.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
-        results. `share` is ``(i, N)`` for the i-th of N processes that share the rounds of the last piece.
+        results. `share` is ``(i, N)`` for the i-th of N processes. It is used only if the last piece consists
+        of rounds, which these processes then share.
         """
         tell = SumOfJobs(report)
         last = self.n_pieces - 1
@@ -659,7 +662,7 @@ class Work:
         self._stage = 0
 
     def _reach(self, stage: int, tell: SumOfJobs) -> None:
-        """Prepare the training set for the pieces of a stage. Fit missing pieces of earlier stages first."""
+        """Fit the missing pieces of earlier stages, and then prepare the training set for the given stage."""
         if self._task is None or self._stage > stage:
             choice = self.folder.choice
             assert choice is not None
@@ -695,7 +698,7 @@ class Work:
             rounds.remove()
 
     def join(self) -> Any:
-        """Make the fitted estimator, and set `n_jobs` and `verbose` to the values of the given estimator."""
+        """Make the fitted estimator, with the values of `n_jobs` and `verbose` of ``self.estimator``."""
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined
@@ -703,7 +706,7 @@ class Work:
 
 @cache
 def cpu_type() -> str:
-    """Return the type of the CPU as text. The Rust core chooses its instructions by this type."""
+    """Return the type of the CPU as a str. The instructions that the Rust core uses depend on the type."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

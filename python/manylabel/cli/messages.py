@@ -19,7 +19,7 @@ def say(text: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """Return the text of an error."""
+    """Return the text that is printed for an exception."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
         return f"{error.filename}: {os.strerror(error.errno)}"
     return str(error) or ("not enough memory" if isinstance(error, MemoryError) else type(error).__name__)

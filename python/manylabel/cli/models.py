@@ -17,7 +17,7 @@ __all__ = ["Model", "load_model"]
 
 
 class Model:
-    """A classifier, and the steps of a pipeline that convert the features for the classifier.
+    """A classifier, and the pipeline steps before it, if any. The steps convert the features.
 
     Parameters
     ----------

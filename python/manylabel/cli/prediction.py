@@ -157,7 +157,7 @@ def _load(arguments: Namespace) -> TextTagger | Model:
 
 
 def _predicted(model: Model, X: Any, arguments: Namespace) -> Iterator[csr_array]:
-    """Yield the predictions of each block of rows, in the form that the options ask for."""
+    """For each block of rows, yield label sets, scores or probabilities, depending on the options."""
     classifier = model.classifier
     if arguments.sets and isinstance(classifier, DecisionClassifier):
         # The rule may choose label sets by the probabilities of all rows.
@@ -182,7 +182,7 @@ def _by_blocks(predict: Callable[[Any], csr_array], X: Any, arguments: Namespace
 
 
 def _named(top: csr_array, names: Any) -> Iterator[list[tuple[str, float]]]:
-    """Yield the names and scores of each row, best label first."""
+    """Yield the names and scores of the labels of each row, best label first."""
     for begin, end in pairwise(top.indptr.tolist()):
         labels, scores = top.indices[begin:end], top.data[begin:end]
         order = np.argsort(-scores, kind="stable")

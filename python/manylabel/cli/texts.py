@@ -32,7 +32,7 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 
 
 def is_table(path: str) -> bool:
-    """Return True if `read_texts` can read the path: a table of texts, or a folder of texts.
+    """Return True if the path is a table of texts or a folder of texts. `read_texts` reads both.
 
     A folder that `manylabel.datasets.convert` wrote is not a folder of texts.
     """
@@ -58,10 +58,10 @@ def table_rows(path: str, arguments: Namespace) -> Iterator[tuple[str, list[str]
 def test_rows(
     known: NDArray[Any], *tables: Iterable[tuple[str, list[str]]]
 ) -> tuple[list[str], list[csr_array]]:
-    """Return the texts of the first table, and an indicator matrix of the labels of each table.
+    """Return the texts of the first table, and one indicator matrix of labels for each table.
 
-    All matrices have the same columns: first the names that the tagger knows, and then all other names. An
-    evaluation counts the other names as true labels that the tagger did not predict.
+    All matrices have the same columns: first the labels that the tagger knows, and then all other labels of
+    the tables. An evaluation counts the other labels as true labels that the tagger did not predict.
     """
     rows = [list(table) for table in tables]
     names = dict.fromkeys(known.tolist())

@@ -166,7 +166,7 @@ class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has
             self._use(tagger)
 
     def _use(self, tagger: TextTagger) -> None:
-        """Use a tagger for suggestions."""
+        """Set the tagger that makes the suggestions, and prepare it."""
         subjects = self.project.subjects
         columns = [subjects.by_uri(uri, warnings=False) for uri in tagger.label_names_.tolist()]
         # Subjects that the vocabulary does not have any more get the number -1.
@@ -318,7 +318,7 @@ def _widen(classifier: Any) -> None:
 
 
 def _with_labels(calibrator: LabelCalibrator, estimator: Any) -> LabelCalibrator:
-    """Return a copy of a calibrator that uses an updated classifier.
+    """Return a copy of a calibrator, with an updated classifier in place of the old one.
 
     The updated classifier has the old labels first, and then the new labels. The old labels keep their
     calibration curves. The new labels use the curve that was fitted to all labels together.

@@ -115,7 +115,11 @@ def load_liblinear(
 
 
 def _liblinear(file: TextIO, path: str) -> tuple[list[str], csr_array, float]:
-    """Read the labels, the weights of shape (n_features, n_labels) and the bias from a file."""
+    """Read the labels, the weights and the bias from a file.
+
+    The weights have the shape (n_features, n_labels). If the bias is >= 0, the weights have one more row, for
+    the bias feature.
+    """
     head: dict[str, list[str]] = {}
     for line in file:
         key, *values = line.split() or [""]
@@ -273,7 +277,10 @@ def _text(path: Path) -> Iterator[TextIO]:
 
 
 def _block(path: Path, form: str, n_labels: int, n_features: int) -> csr_array:
-    """Read one file of weights, of shape (n_labels, n_features)."""
+    """Read the weights in one file, of shape (n_labels, n_features).
+
+    `n_labels` is the number of labels in this file.
+    """
     if form == "DenseNPY":
         dense = mapped_npy(path)
         if dense.dtype.kind not in "biuf":

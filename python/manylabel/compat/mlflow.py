@@ -136,7 +136,7 @@ def _load_pyfunc(path: str) -> _Function:
 
 
 class _Function:
-    """Wrapper of a model. MLflow calls its method `predict`."""
+    """Wrapper around a model. MLflow calls the method `predict` of the wrapper."""
 
     def __init__(self, model: Any) -> None:
         self.model = model

@@ -1,6 +1,7 @@
-"""The Python interface of omikuji, a library of label trees, implemented with `LabelTreeClassifier`.
+"""The Python interface of omikuji, implemented with `LabelTreeClassifier`.
 
-In a program that uses omikuji, replace the import of omikuji by the following line::
+The library omikuji trains label trees. In a program that uses omikuji, replace the import of omikuji by the
+following line::
 
     from manylabel.compat import omikuji
 
@@ -26,17 +27,17 @@ omikuji                    `LabelTreeClassifier`
 n_trees                    ``n_trees``
 min_branch_size            ``max_leaf=min_branch_size - 1``: a node with fewer than ``min_branch_size`` labels
                            is a leaf
-max_depth                  1 means a single leaf. Any other value must be at least the number of levels that
-                           the tree needs, and has no effect.
+max_depth                  1 means a single leaf. Any other value has no effect, but must be at least the
+                           number of levels that the tree needs.
 centroid_threshold         must be 0, because label vectors are not pruned
 collapse_every_n_layers    ``branching=cluster_k ** (collapse_every_n_layers + 1)``
 tree_structure_only        must be False
 train_trees_1_by_1         no effect on the result; the trees share all threads in any case
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
-linear_eps                 ``tol=linear_eps / 30``. Child nodes and labels with few positive rows are fitted
-                           by dual coordinate descent, with the same stopping rule as in omikuji. For other
-                           child nodes and labels, the stopping rule uses the norm of the gradient; see
-                           ``tol`` of `DiSMECClassifier`.
+linear_eps                 ``tol=linear_eps / 30``. The classifiers of child nodes and labels are fitted by
+                           dual coordinate descent if they have few positive rows. The stopping rule is then
+                           the same as in omikuji. For all other classifiers, the stopping rule uses the norm
+                           of the gradient; see ``tol`` of `DiSMECClassifier`.
 linear_c                   ``C``
 linear_weight_threshold    ``prune``
 linear_max_iter            must be positive, and has no effect: solvers stop at ``tol`` or after 1,000 steps

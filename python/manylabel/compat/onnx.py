@@ -75,9 +75,9 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     `decision_function` up to the rounding of float32. The ONNX model does not check X for NaN and infinite
     values.
 
-    A `BoostedRulesClassifier` predicts one of the label sets in its attribute `label_sets_` if its parameter
-    `predictor` selects this method. If two label sets share the lowest loss, up to the rounding of float64,
-    the ONNX model and `predict` may predict different label sets.
+    Depending on its parameter `predictor`, a `BoostedRulesClassifier` predicts the label set in its attribute
+    `label_sets_` with the lowest expected loss. If the losses of two label sets differ only by rounding
+    errors of float64, the ONNX model and `predict` may predict different label sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``
@@ -167,7 +167,7 @@ def _convert_low_rank(scope: Any, operator: Any, container: Any) -> None:
 
 
 def _scaled(model: Any, operator: Any, at: dict[str, Any]) -> Any:
-    """Return the rows in double precision, scaled to unit length if the model scales rows."""
+    """Return X in double precision, with rows scaled to unit length if the model scales rows."""
     X = ops.OnnxCast(operator.inputs[0], to=_DOUBLE, **at)
     if not model._normalizes_rows:
         return X
@@ -191,9 +191,9 @@ def _above(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) 
 
 
 def _above_or_best(scores: Any, least: NDArray[Any], operator: Any, at: dict[str, Any]) -> Any:
-    """Return the labels with scores above `least`, and the best label unless its score is -inf.
+    """Predict the labels with scores above `least`, and in each row also the best label.
 
-    If several labels share the highest score, the first of them is the best label.
+    The best label is the first label with the highest score. It is not predicted if its score is -inf.
     """
     numbers = np.arange(operator.raw_operator.heads_.shape[1], dtype=np.int64)
     is_best = ops.OnnxEqual(ops.OnnxArgMax(scores, axis=1, keepdims=1, **at), numbers, **at)
@@ -257,8 +257,9 @@ def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> An
     The cost of a label set is the sum of ``2 sinh |score|`` over all labels for which the label set and the
     sign of the score disagree. If `power` is 0, the label set with the smallest cost is returned. It is the
     label set with the smallest example-wise loss. Otherwise, the label set with the smallest value of
-    ``(cost + common) / weight**power`` is returned. Here ``common`` is a sum of terms that are equal for all
-    label sets of the row, and ``weight`` is the weight of the label set in `label_set_weights_`.
+    ``(cost + common) / weight**power`` is returned. Here ``common`` is 1 plus the sum of ``exp(-|score|)``
+    over all labels, which is the same for all label sets. ``weight`` is the weight of the label set in
+    `label_set_weights_`.
     """
     model = operator.raw_operator
     sets = model.label_sets_.toarray().astype(np.int64)

@@ -27,7 +27,10 @@ _MOST_OUTPUTS = 2**16 - 1
 
 @dataclass
 class _Node:
-    """A node of a tree: its weights of shape (n_features, n_outputs), and its children or its labels."""
+    """A node of a tree: its weights and intercepts, and its children or, if it is a leaf, its labels.
+
+    The outputs of a node are its children or its labels. The weights have the shape (n_features, n_outputs).
+    """
 
     weights: csr_array
     intercept: NDArray[np.float32]
@@ -160,9 +163,9 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the same indices as in PECOS. The parameter `beam` is set to
-        the value ``only_topk`` that PECOS stored for the level directly above the labels. If the model has
-        only one level, `beam` keeps its default.
+        The classifier. Labels and features have the same indices as in PECOS. In PECOS, the labels are the
+        last level. The parameter `beam` is set to the value ``only_topk`` that PECOS stored for the level
+        before the last. If the model has only one level, `beam` keeps its default.
 
     Raises
     ------
@@ -230,7 +233,11 @@ def _depth(ranker: Path) -> int:
 
 
 def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, float, str, int]:
-    """Return the weights, the clusters, the bias, the post-processor and the beam of one level."""
+    """Return the weights, the clusters, the bias, the post-processor and the beam of one level.
+
+    The weights have one column per output. The clusters are a sparse matrix of shape (n_outputs, n_nodes). It
+    has an entry where an output belongs to a node.
+    """
     path = folder / "param.json"
     try:
         params = json.loads(path.read_text(encoding="utf-8"))
@@ -335,7 +342,9 @@ def _ends(sizes: list[int]) -> NDArray[np.int64]:
 def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
     """Return the weights of a node as the arrays that the Rust core uses.
 
-    The arrays are the buckets of the hash table, the features, the row ends, the outputs and the weights.
+    The first two arrays are the buckets of a hash table, and the features with nonzero weights in the order
+    of the buckets. The other three arrays are the weights in CSR format, with one row for each of these
+    features: the row ends (without a leading 0), the outputs and the values.
     """
     weights.sum_duplicates()
     weights.eliminate_zeros()

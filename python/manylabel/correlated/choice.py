@@ -89,7 +89,7 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the threshold at which the held-out rows have equal numbers of predicted and true labels.
+        """Choose the threshold that predicts as many labels on all held-out rows as there are true labels.
 
         Returns
         -------

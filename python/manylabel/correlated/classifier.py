@@ -105,15 +105,16 @@ class CorrLogClassifier(MultiLabelClassifier):
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
         steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
-        "fista". They use the second moments of the features and labels. They have three requirements. First,
-        `epsilon` must not be 0. Let s be 1 plus the number of features that are not constant, plus the number
-        of labels that occur in some but not all rows. Second, s must be at most 2,048 and at most half the
-        number of rows. Third, ``s**2`` must be at most about 8 times the number of nonzero values of X and Y.
-        If a requirement is not met, or if the quasi-Newton steps fail, "auto" is "fista". "reference" is the
-        algorithm in the code of the authors of [2]_. This algorithm starts with zero weights and takes at
-        most 500 steps of fixed size. After 20 steps, it stops as soon as a step changes the objective by less
-        than a thousandth of its value. This early stopping regularizes the model. With "reference", the
-        penalty of a coupling is ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        "fista". They use the second moments of the features and labels. Let s be 1 plus the number of
+        features that are not constant, plus the number of labels that occur in some but not all rows.
+        Quasi-Newton steps have three requirements. First, `epsilon` must not be 0. Second, s must be at most
+        2,048 and at most half the number of rows. Third, ``s**2`` must be at most about 8 times the number of
+        nonzero values in X and Y together. If a requirement is not met, or if the quasi-Newton steps fail,
+        "auto" is "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm
+        starts with zero weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon
+        as a step changes the objective by less than a thousandth of its value. This early stopping
+        regularizes the model. With "reference", the penalty of a coupling is
+        ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether features are scaled to unit variance to compute the penalties. If True, the weight of a
         feature is multiplied by the standard deviation of the feature, and this product is penalized. If
@@ -140,9 +141,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     correlations_ : csr_array of shape (n_labels, n_labels), dtype float64
         Couplings c, a symmetric matrix. If label k is present, c_ik is added to the log-odds of label i.
     label_sets_ : csr_array of shape (n_sets, n_labels), dtype float32
-        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets. The
-        sets contain only labels with nonzero couplings. The columns of the other labels are empty. If all
-        couplings are zero, there are no sets.
+        Distinct label sets of the training rows, in order of decreasing frequency; at most 65,536 sets.
+        Labels whose couplings are all zero are left out of the sets, so the columns of these labels are
+        empty. If all couplings are zero, there are no sets.
     label_set_energies_ : ndarray of shape (n_sets,), dtype float64
         Energy of each label set in `label_sets_`: the sum of the couplings of all pairs of labels in the set.
     objective_ : float
@@ -198,14 +199,15 @@ class CorrLogClassifier(MultiLabelClassifier):
     zero. If a skipped pair violates the optimality conditions, the solver includes the pair again.
 
     The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
-    uses double precision and takes 72 bytes per pair. With quasi-Newton steps, a pair with a nonzero weight
-    takes at least twice as much memory as any other pair. The fit also stores two copies of the nonzero
-    values of X, or one copy of all values if more than half of the values are nonzero. The fit computes the
-    log-odds for some rows at a time, and stores no dense array of shape (n_samples, n_labels).
+    uses double precision and takes 72 bytes per pair. Quasi-Newton steps at least double these numbers for
+    pairs with a nonzero weight. The fit also stores two copies of the nonzero values of X, or one copy of all
+    values if more than half of the values are nonzero. The fit computes the log-odds for some rows at a time,
+    and stores no dense array of shape (n_samples, n_labels).
 
-    Suppose that two labels occur together, or exclude each other, in nearly all training rows. The coupling
-    of these labels then becomes very large. In the predictions, each of the two labels then determines the
-    other label. A larger `l2_pairs` prevents such large couplings.
+    Suppose that two labels nearly determine each other in the training rows. For example, a row with one of
+    them nearly always has both, or nearly every row has exactly one of them. The coupling of these labels
+    then has a very large absolute value. In the predictions, each of the two labels then determines the other
+    label. A larger `l2_pairs` prevents such large couplings.
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
@@ -345,7 +347,7 @@ class CorrLogClassifier(MultiLabelClassifier):
             self._warn_of_end(stacklevel=4)
 
     def _checked(self) -> dict[str, Any]:
-        """Return the parameters, after all checks."""
+        """Check all parameters, and return their values by name."""
         params = self.parameters.check(self)
         _core.check_correlated(params | _UNCHOSEN)
         return params
@@ -402,11 +404,12 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose the parameters that are "auto", and learn a threshold by models without couplings.
+        """Choose the penalties and the scaling, and learn a threshold by models without couplings.
 
-        The chosen values replace "auto" in `params`. If the threshold is not learned, or if no rows can be
-        held out, the method returns None. Otherwise, it returns the threshold, and the ratio of predicted to
-        true labels on the rows that the models are fitted to.
+        The chosen values of `l2_features`, `l2_pairs` and `standardize` replace "auto" in `params`. If the
+        threshold is not learned, or if no rows can be held out, the method returns None. Otherwise, it
+        returns the threshold, and the ratio of predicted to true labels on the rows that the models are
+        fitted to.
         """
         if params["standardize"] == "auto":
             params["standardize"] = holds_measurements(X)
@@ -533,11 +536,12 @@ class CorrLogClassifier(MultiLabelClassifier):
         -------
         Explanation or LabelExplanation
             If `label` is given, a `LabelExplanation` with the contributions to this label. If `label` is
-            None, an `Explanation` with the contributions to every label. Each feature and each other
-            predicted label contributes to a label. One more contribution is the intercept minus `threshold_`.
-            Their sum is the log-odds of the label minus `threshold_`. The log-odds are conditional on the
-            other predicted labels. Features and labels with the contribution 0 are left out. The ``repr`` of
-            the `Explanation` is a text that lists the contributions to the predicted labels.
+            None, an `Explanation` with the contributions to every label. A label has one contribution from
+            each feature and from each predicted label other than itself. One more contribution is the
+            intercept minus `threshold_`. The sum of all contributions is the log-odds of the label minus
+            `threshold_`. The log-odds are conditional on the other predicted labels. Features and labels with
+            the contribution 0 are left out. The ``repr`` of the `Explanation` is a text that lists the
+            contributions to the predicted labels.
 
         Raises
         ------

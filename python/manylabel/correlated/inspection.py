@@ -75,8 +75,8 @@ class Explanation:
         Returns
         -------
         list of Part
-            One part for the intercept, and one part for each feature and each other predicted label with a
-            nonzero contribution.
+            One part for the intercept, and one part for each nonzero contribution. These contributions come
+            from features and from the other predicted labels.
         """
         found = [Part("intercept", "intercept", float(self.intercept[label]))]
         for kind, rows, names in (

@@ -1,9 +1,9 @@
 """Division of the fit of `CorrLogClassifier` into rounds that several processes can share.
 
 The processes share a folder; see `manylabel.shards`. Most rounds compute a gradient. For each label, the
-gradient is a sum over all rows. If several processes share a round, each process computes the part of these
-sums for some of the labels and some of the rows. After the last round, one file with the whole model is
-written to the folder.
+gradient is a sum over all rows. The labels and the rows are divided into groups. If several processes share a
+round, each process computes the sums over some groups of rows, for some groups of labels. After the last
+round, one file with the whole model is written to the folder.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FITTED: dict[str, tuple[str, ...] | None] = {
 
 
 class CorrLogPieces:
-    """The training set of a fit, and methods that compute rounds of the fit; see `Pieces`."""
+    """The training set of a `CorrLogClassifier`, and methods that fit the model in rounds (see `Pieces`)."""
 
     most_units = 1
     has_end = True
@@ -78,7 +78,11 @@ class CorrLogPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the penalties and the scaling, and learn the threshold of models without couplings."""
+        """Choose `l2_features`, `l2_pairs` and `standardize`, unless they are given.
+
+        If the threshold is learned and some rows can be held out, models without couplings also give a first
+        threshold. `fit` starts its search for the final threshold at this value.
+        """
         check_no_costs(estimator, costs)
         params = estimator._checked()
         cut = estimator._chosen(params, X, Y, sample_weight, lambda _: report(0))
@@ -133,7 +137,7 @@ class CorrLogPieces:
 
 
 class _Rounds:
-    """The rounds of a fit; see `Rounds`."""
+    """The rounds of a `CorrLogClassifier` fit, computed by the Rust core (see `Rounds`)."""
 
     def __init__(self, task: _core.CorrelatedTask, X: csr_array | NDArray[Any], n_threads: int) -> None:
         self._task, self._X, self.n_threads = task, X, n_threads
@@ -163,7 +167,7 @@ class _Rounds:
 
 
 def _settled(choice: Arrays) -> dict[str, Any]:
-    """Return the chosen parameters."""
+    """Return `l2_features`, `l2_pairs` and `standardize` from `choice`, as two floats and a bool."""
     return {
         "l2_features": float(choice["l2_features"]),
         "l2_pairs": float(choice["l2_pairs"]),

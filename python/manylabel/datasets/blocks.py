@@ -94,7 +94,10 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
 
 
 def _dtype_if_dense(block: Any) -> np.dtype[Any] | None:
-    """Return the dtype in which a dense X is written, or None if X is written as sparse rows."""
+    """Return the dtype in which a dense X is written, or None if X is written as sparse rows.
+
+    `block` is the first nonempty block of X. It determines the result.
+    """
     if not isinstance(block, np.ndarray) or not mostly_nonzero(block):
         return None
     dtype = block.dtype.newbyteorder("=")

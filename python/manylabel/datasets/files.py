@@ -257,9 +257,9 @@ def load_arff(
     than two values, every row of X therefore has a feature with the value 1 (unless the value is missing),
     even if the row omits the attribute.
 
-    Text is decoded as UTF-8. Text that is not valid UTF-8 is decoded as Latin-1. The time is linear in the
-    size of the file. The function needs little more memory than the result. The file may be a pipe. Ctrl-C
-    also works while the function waits for data from the pipe.
+    Each name, value or list of label paths is decoded as UTF-8, or as Latin-1 if it is not valid UTF-8. The
+    time is linear in the size of the file. The function needs little more memory than the result. The file
+    may be a pipe. Ctrl-C also works while the function waits for data from the pipe.
 
     References
     ----------
@@ -320,10 +320,11 @@ def _csr(arrays: Any, shape: tuple[int, int]) -> sparse.csr_array:
 
 
 def with_unknown(Y: sparse.csr_array, unknown: Sequence[NDArray[Any]]) -> sparse.csr_array:
-    """Store NaN in the unknown entries of a label matrix.
+    """Return a label matrix with NaN in its unknown entries. Y itself is not changed.
 
     `unknown` contains the arrays indptr and indices of a CSR matrix whose stored entries are the unknown
-    entries. If an entry is 1 in Y and also unknown, it becomes NaN.
+    entries. If an entry is 1 in Y and also unknown, it is NaN in the result. If there are no unknown entries,
+    Y is returned.
     """
     indptr, indices = unknown[:2]
     if len(indices) == 0:

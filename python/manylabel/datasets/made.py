@@ -89,11 +89,11 @@ def make_multilabel(
     """Make a sparse synthetic data set, in which the labels depend on the features in a known way.
 
     The features resemble word counts, and each feature is called a word. For each row, ``n_nonzero`` words
-    are drawn from a set of words. The parameter ``structure`` determines this set. The words are sorted by
-    their feature index. The word at position j = 0, 1, ... of this order is drawn with a probability that is
-    about proportional to 1 / (j + 1). A word that is drawn k times has the value 1 + ln k. Each row is then
-    scaled to unit length. Features and labels with low indices are more frequent than features and labels
-    with high indices.
+    are drawn from a set of words. The parameter ``structure`` determines this set. In the set, the words are
+    sorted by their feature index. The word at position j = 0, 1, ... of the set is drawn with a probability
+    that is about proportional to 1 / (j + 1). A word that is drawn k times has the value 1 + ln k. Each row
+    is then scaled to unit length. Features and labels with low indices are more frequent than features and
+    labels with high indices.
 
     Parameters
     ----------

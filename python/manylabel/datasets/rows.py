@@ -230,7 +230,7 @@ def store(blocks: Iterable[tuple[Any, sparse.csr_array]], folder: FilePath, iden
         X and Y of each block. Each Y is a csr_array. Either all X are csr_arrays of dtype float32 or float64,
         or all X are ndarrays of dtype float16, float32 or float64. All X have the same number of columns and
         the same dtype, and all Y have the same number of columns. In sparse matrices, the column indices of
-        each row are sorted and unique. The values of Y are 1, or NaN for unknown entries.
+        each row are sorted and unique. The stored values of Y are 1, or NaN for unknown entries.
     folder : Path
         The folder to write.
     identity : str
@@ -357,9 +357,10 @@ def open_rows(folder: Path) -> tuple[Any, sparse.csr_array]:
 
 
 def data_or_rows(X: Any, Y: Any) -> tuple[Any, Any]:
-    """Return X and Y. If X is the path of a folder, X and Y are memory-mapped from this folder.
+    """Return X and Y. If the argument X is the path of a folder, memory-map both from this folder.
 
-    The folder must have been written by `convert` or `manylabel.dask.fit`.
+    The folder must have been written by `convert` or `manylabel.dask.fit`. If X is not a path, X and Y are
+    returned as they are.
 
     Raises
     ------
@@ -374,7 +375,7 @@ def data_or_rows(X: Any, Y: Any) -> tuple[Any, Any]:
 
 
 def has_rows(folder: FilePath) -> bool:
-    """Return whether `convert` has written a folder or has begun to write it."""
+    """Return whether a folder contains the result of `convert`, complete or incomplete."""
     return any((folder / name).exists() for name in ("rows.json", "convert.json", "Y.indptr.part"))
 
 
@@ -389,9 +390,9 @@ def checksum_of(X: Any) -> str | None:
 
 
 def is_of_folder(checksum: str) -> bool:
-    """Return whether a checksum is the checksum of a folder, as `checksum_of` returns it.
+    """Return whether a checksum identifies a folder, that is, whether it is a result of `checksum_of`.
 
-    Otherwise, the checksum was computed from arrays in memory.
+    All other checksums are computed from arrays in memory.
     """
     return "-" in checksum
 
@@ -465,7 +466,7 @@ def _check_own(folder: FilePath) -> None:
 
 
 def _about(folder: FilePath) -> dict[str, Any]:
-    """Read the sizes and checksums of a folder."""
+    """Return the content of ``rows.json``, such as the sizes of X and Y and the checksums of the arrays."""
     os.listdir(folder)  # raises an error that names the folder if there is no such folder
     try:
         about = json.loads((folder / "rows.json").read_text())
@@ -485,7 +486,7 @@ def _about(folder: FilePath) -> dict[str, Any]:
 
 
 def _agreed(what: str, given: int | None, stated: list[int | None], files: Sequence[FilePath]) -> int | None:
-    """Return the number of features or labels that the caller or the files state.
+    """Return the number of features or labels, as stated by the caller or by the files.
 
     The result is None if neither the caller nor any file states the number. If two of the stated numbers
     differ, a ValueError is raised.

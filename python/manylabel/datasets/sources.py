@@ -166,7 +166,7 @@ def _fault(path: Path, line: int, expected: str, got: str) -> ValueError:
 def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
     """Read the first line of a file in the format of the Extreme Classification Repository.
 
-    Return the three numbers in this line, and the length of the line in bytes.
+    Return the numbers of rows, features and labels in this line, and the length of the line in bytes.
     """
     line = b""
     while b"\n" not in line and len(line) < 4096 and (more := _guarded(path, 1, lambda: file.read(4096))):
@@ -230,7 +230,10 @@ def _svmlight(path: Path, at: list[int] | None, zero_based: bool, threads: int) 
 def _labels(
     ones: _Positions, unknown: _Positions, n_labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Return the arrays indptr, indices and data of rows of Y. NaN in data marks an unknown entry."""
+    """Combine the ones and the unknown entries of rows of Y. Return the arrays indptr, indices and data.
+
+    The values in data are 1, or NaN for unknown entries.
+    """
     ends, labels = ones
     if not len(unknown[1]):
         return ends, labels, np.ones(len(labels), np.float32)
@@ -260,9 +263,9 @@ class _Lines:
         file.seek(offset)
 
     def count(self, ends: NDArray[np.int64]) -> int:
-        """Return the number of rows of the current block, and add it to `line`. Each row is a line.
+        """Return the number of rows of the current block, and add it to `line`.
 
-        `ends` is the array indptr of the rows.
+        Each line of the block is one row. `ends` is the array indptr of these rows in CSR format.
         """
         self.line += len(ends) - 1
         return len(ends) - 1
@@ -302,7 +305,7 @@ class _Lines:
                     return
 
     def _read(self, buffer: bytearray) -> int:
-        """Fill the buffer after its first `_ROOM` bytes, and return the number of bytes that were read."""
+        """Fill the buffer from index `_ROOM` on, and return the number of bytes that were read."""
         filled = _ROOM
         with memoryview(buffer) as view:
             while filled < len(buffer):
@@ -410,7 +413,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
 
 
 def _list(path: Path, table: Any, name: str, kind: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the end positions and the items of the lists in a column."""
+    """Return the lists in a column as two arrays: the offsets, like indptr in CSR format, and the items."""
     column = table.column(name)
     wanted = "iu" if kind == "integers" else "iuf"
     if not hasattr(column, "offsets"):

@@ -47,10 +47,10 @@ class LabelCalibrator(MultiLabelClassifier):
     label to the probability that the row has the label. The curve is fitted to the held-out rows in which the
     label is a candidate.
 
-    Most labels are true in few held-out rows, too few for a separate curve. By default, the curves are
-    therefore pooled. Labels that occur in about the same number of training rows form a group. The curve of a
-    label is shrunk towards the curve of its group, and the curve of a group is shrunk towards one curve for
-    all labels. The parameters `method` and `pooling` select other kinds of curves.
+    Most labels are true in only a few held-out rows, which is too little data to fit a separate curve. By
+    default, the curves are therefore pooled. Labels that occur in about the same number of training rows form
+    a group. The curve of a label is shrunk towards the curve of its group, and the curve of a group is shrunk
+    towards one curve for all labels. The parameters `method` and `pooling` select other kinds of curves.
 
     Parameters
     ----------
@@ -65,10 +65,9 @@ class LabelCalibrator(MultiLabelClassifier):
         rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of its group. With
         "isotonic", the labels of a group share one curve, except for labels that are frequent enough for a
         separate curve. "all" fits a single curve to the candidates of all held-out rows, and all labels use
-        this curve. "none" fits a separate curve for each label, only to the held-out rows in which the label
-        is a candidate. With "none", labels that are candidates in no held-out row get the curve of "all".
-        Both "all" and "none" fit sigmoids by Platt's method [1]_, and isotonic curves by isotonic regression
-        [2]_.
+        this curve. "none" fits a separate curve for each label, without data of other labels. Labels that are
+        candidates in no held-out row then get the curve of "all". Both "all" and "none" fit sigmoids by
+        Platt's method [1]_, and isotonic curves by isotonic regression [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -79,7 +78,7 @@ class LabelCalibrator(MultiLabelClassifier):
     n_candidates : int, default=100
         Number of candidates per row, >= 1. The candidates are the labels with the highest scores.
     refit : bool, default=True
-        Whether to fit `estimator` to all rows after calibration. If False, `estimator_` is the model that
+        Whether `estimator_` is a model that is fitted to all rows. If False, `estimator_` is the model that
         scored the held-out rows. In this case, `cv` must be a fraction or "auto", and "auto" means a tenth of
         the rows. `refit` is ignored if `cv` is "prefit".
     max_memory : int, default=1073741824
@@ -94,9 +93,10 @@ class LabelCalibrator(MultiLabelClassifier):
     cv_ : int or float
         The value of `cv`, as given or chosen. This attribute does not exist if `cv` is "prefit".
     tail_probability_ : float
-        Probability of a label that is not a candidate of a row. `fit` takes all pairs of a held-out row and a
-        label that is not a candidate of this row. The probability is the fraction of these pairs in which the
-        row has the label. The labels in `unseen_` are left out.
+        The probability that `predict_proba` returns for every label that is not a candidate of a row, except
+        for the labels in `unseen_`. `fit` takes all pairs of a held-out row and a label that is neither a
+        candidate of this row nor in `unseen_`. `tail_probability_` is the fraction of these pairs in which
+        the row has the label.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
@@ -123,8 +123,8 @@ class LabelCalibrator(MultiLabelClassifier):
         ``curve_ends_[i + 1] - 1`` of `curve_scores_` and `curve_probabilities_`.
     curve_scores_, curve_probabilities_ : ndarray of shape (n_points,), dtype float64
         Points of the curves, with the method "isotonic": increasing scores and the probabilities at these
-        scores. Between two points, a curve is linear. Scores below the first or above the last point have the
-        probability of this point.
+        scores. Between two points, a curve is linear. A score below the first point of a curve has the
+        probability of the first point. A score above the last point has the probability of the last point.
 
     See Also
     --------
@@ -139,26 +139,27 @@ class LabelCalibrator(MultiLabelClassifier):
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
     score and divided into up to thirty bins. For each bin, the smoothed fraction ``(t + 0.5) / (n + 1)`` is
-    computed, where n is the number of candidates in the bin, and t of these candidates are true labels.
+    computed, where n is the number of candidates in the bin, and t is the number of true labels among them.
     Isotonic regression makes these fractions non-decreasing. Their log-odds are the values of the common
-    curve f at the mean scores of the bins. The log-odds of label l with score s are
-    ``f(s) + a + b * (f(s) - c)``, where c is the mean of f over the candidates that are true labels.
-    `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``. The deviations ``a`` and ``b`` are first fitted
+    curve f at the mean scores of the bins. The curve of a label deviates from f by two numbers, ``a`` and
+    ``b``. The log-odds of a label with score s are ``f(s) + a + b * (f(s) - c)``. The number c is the same
+    for all labels: the mean of f over all candidates that are true labels. `intercept_` is ``a - b * c``, and
+    `slope_` is ``1 + b``. Labels that occur in 1 training row form the first group. The next groups are the
+    labels that occur in 2 or 3 rows, in 4 to 7 rows, and so on. Neighboring groups are merged until each
+    group has at least 100 candidates that are true labels. The deviations ``a`` and ``b`` are first fitted
     per group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
-    shrink the deviations of a label towards the deviations of its group. Labels that occur in 1 training row
-    form the first group. The next groups are the labels that occur in 2 or 3 rows, in 4 to 7 rows, and so on.
-    Neighboring groups are merged until each group has at least 100 candidates that are true labels. The
-    difference between the value of ``a`` for a label and the value of ``a`` for its group has a quadratic
-    penalty with the weight ``1 / variance_``. For ``b``, the weight of this penalty is ``5 / variance_``.
-    `variance_` is chosen from seven values by five-fold cross-validation over the held-out rows. With these
-    penalties, the curve of a rare label stays close to the curve of its group, and the curve of a frequent
-    label can differ from it. All curves are non-decreasing.
+    shrink the deviations of a label towards the deviations of its group. The difference between the value of
+    ``a`` for a label and the value of ``a`` for its group has a quadratic penalty with the weight ``1 /
+    variance_``. For ``b``, the weight of this penalty is ``5 / variance_``. `variance_` is chosen from seven
+    values by five-fold cross-validation over the held-out rows. With these penalties, the curve of a rare
+    label stays close to the curve of its group, and the curve of a frequent label can differ from it. All
+    curves are non-decreasing.
 
-    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows would then
-    have fewer than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of
-    the rows. In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than
-    with a tenth of the rows. The table shows the change of the log loss if five folds are used instead of a
-    tenth of the rows:
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of these rows has fewer
+    than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of the rows.
+    In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a
+    tenth of the rows. The table shows the change of the log loss if five folds are used instead of a tenth of
+    the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -198,9 +199,9 @@ class LabelCalibrator(MultiLabelClassifier):
     rows that have the label, and in at least 200 held-out rows that do not have it. Isotonic curves are
     non-decreasing.
 
-    If `refit` is True and `estimator` is from this library, the fit to all rows chooses the values of the
-    parameters that are "auto". The models that score the held-out rows use the chosen values. The scores of
-    all models therefore have the same meaning, and the search for these values is not repeated. If
+    If `refit` is True and `estimator` is from this library, the fit to all rows comes first and chooses the
+    values of the parameters that are "auto". The models that score the held-out rows use these values. The
+    scores of all models therefore have the same meaning, and the search for these values is not repeated. If
     `estimator` is from another library, every model is fitted with the given parameters.
 
     In predictions, the candidates have the same scores as in ``estimator_.predict_topk``. No array of size
@@ -277,7 +278,10 @@ class LabelCalibrator(MultiLabelClassifier):
 
     @property
     def calibration_(self) -> dict[str, Any]:
-        """Dict of the fitted curves. The keys are names of attributes, without the underscore at the end."""
+        """Dict of the attributes that define the fitted curves.
+
+        The keys are the names of these attributes without the underscore at the end.
+        """
         names = _OF_STEPS if hasattr(self, "curves_") else _OF_SIGMOIDS
         return {name: getattr(self, f"{name}_") for name in names}
 
@@ -390,7 +394,7 @@ class LabelCalibrator(MultiLabelClassifier):
         return core_rows((scores.indptr, scores.indices, found), scores.shape)
 
     def _check_arrays(self, n_labels: int) -> None:
-        """Check that the fitted arrays belong to a classifier with `n_labels` labels."""
+        """Raise a ValueError if the fitted arrays are not valid for a classifier with `n_labels` labels."""
         if self._n_labels != n_labels:
             raise ValueError(
                 f"`classes_` must have {n_labels} labels, like `estimator_`, got {self._n_labels}"
@@ -400,7 +404,10 @@ class LabelCalibrator(MultiLabelClassifier):
             self.schema.attributes[name].check(name, getattr(self, name), sizes)
 
     def _candidates(self, X: Any, k: int) -> csr_array:
-        """Return the probabilities of the best ``max(k, n_candidates)`` labels of every row."""
+        """Return the probabilities of the labels with the highest scores of every row.
+
+        The number of labels per row is ``max(k, n_candidates)``, or fewer if the estimator scores fewer.
+        """
         k = max(k, check_count("n_candidates", self.n_candidates, 1))
         return self._calibrated(_topk(self.estimator_, X, k, self.n_jobs))
 
@@ -565,7 +572,7 @@ def _topk(model: Any, X: Any, k: int, n_jobs: int | None) -> csr_array:
 
 
 def _held_out(cv: int | float, n_rows: int, seed: int) -> Iterator[NDArray[np.intp]]:
-    """For each model, yield the sorted indices of the rows that are held out from its fit."""
+    """Yield the sorted indices of the held-out rows: once per fold, or only once if `cv` is a fraction."""
     if n_rows == 1:
         raise ValueError("X must have at least two rows, so that rows can be held out, got n_samples = 1")
     order = np.random.default_rng(seed).permutation(n_rows)

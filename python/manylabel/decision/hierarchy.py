@@ -24,10 +24,10 @@ class HierarchicalSets(DecisionRule):
     In a hierarchy, a row that has a label also has the parents of the label. A label is therefore at most as
     probable as each of its parents. The given probabilities of a row may violate this condition. They are
     therefore replaced by corrected probabilities. Of all numbers that satisfy the condition, the corrected
-    probabilities have the smallest sum of squared differences from the given probabilities. An isotonic
-    regression on the hierarchy computes them [1]_. If the given probabilities are a sparse matrix, labels
-    that are not stored have the probability 0 in this regression. A decision rule then chooses the label set
-    by the corrected probabilities.
+    probabilities have the smallest sum of squared differences from the given probabilities. The corrected
+    probabilities are computed by an isotonic regression on the hierarchy [1]_. If the given probabilities are
+    a sparse matrix, labels that are not stored have the probability 0 in this regression. A decision rule
+    then chooses the label set by the corrected probabilities.
 
     Parameters
     ----------

@@ -56,8 +56,8 @@ class RiskControl(DecisionRule):
         [2]_). For the false discovery rate, only "probability" is available, because a higher bound can
         increase this rate.
     delta : float, default=0.05
-        Largest probability that the expected risk of a new row exceeds `alpha`, > 0 and < 1. Only used with
-        the guarantee "probability".
+        Largest allowed probability that the expected risk of a new row exceeds `alpha`. `delta` must be > 0
+        and < 1. It is used only with the guarantee "probability".
 
     Attributes
     ----------
@@ -174,9 +174,9 @@ class RiskControl(DecisionRule):
 
 
 class _Entries:
-    """The stored probabilities of all rows in decreasing order.
+    """The stored probabilities of all rows, sorted together in decreasing order.
 
-    Each probability is stored with its row, and with a bool that states whether it belongs to a true label.
+    `rows` has the row of each probability. `hits` states for each probability whether its label is true.
     """
 
     def __init__(self, probabilities: csr_array, Y: csr_array) -> None:
@@ -189,18 +189,21 @@ class _Entries:
         self.n_true = np.diff(Y.indptr)
 
     def _missed(self) -> NDArray[np.float64]:
-        """Return the mean false negative rates if the first 0, 1, 2, ... entries are chosen."""
+        """Return the mean false negative rate over all rows if the first k entries are chosen, for each k.
+
+        k goes from 0 to the number of entries.
+        """
         found = self.hits / np.maximum(self.n_true, 1)[self.rows]
         total = np.count_nonzero(self.n_true)
         return np.maximum(total - np.concatenate([[0.0], np.cumsum(found)]), 0.0) / self.n
 
     def false_negative_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean false negative rate for each bound."""
+        """Return the mean false negative rate over all rows, for each bound on the probabilities."""
         found: NDArray[np.float64] = self._missed()[np.searchsorted(-self.values, -bounds, side="right")]
         return found
 
     def false_discovery_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean false discovery rate for each bound."""
+        """Return the mean false discovery rate over all rows, for each bound on the probabilities."""
         order = np.argsort(self.rows, kind="stable")  # the entries of a row are still in decreasing order
         rows, wrong = self.rows[order], np.cumsum(~self.hits[order])
         starts = np.searchsorted(rows, np.arange(self.n))
@@ -215,10 +218,10 @@ class _Entries:
         return found
 
     def largest_bound(self, holds: Any) -> tuple[float, float] | None:
-        """Return the largest bound that satisfies a condition, and its mean false negative rate.
+        """Return the largest bound whose mean false negative rate satisfies a condition, and this rate.
 
-        `holds` is a function that checks the condition: it converts mean false negative rates to bools. The
-        result is None if no bound satisfies the condition.
+        `holds` is a function that checks the condition. It takes a rate or an array of rates, and returns for
+        each rate whether it satisfies the condition. The result is None if no bound satisfies it.
         """
         missed = self._missed()
         if holds(missed[0]):

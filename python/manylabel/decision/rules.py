@@ -103,10 +103,10 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         return chosen if issparse(probabilities) else chosen.toarray()
 
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
-        """Set the fitted attributes. Most rules have nothing to learn.
+        """Set the fitted attributes. This base method does nothing, for rules that have nothing to learn.
 
-        The stored values of Y are 1 for true labels and NaN for unknown entries. `of_known_entries` removes
-        the unknown entries.
+        The stored values of Y are 1 for true labels and NaN for unknown entries. A rule can call
+        `of_known_entries` to remove the unknown entries.
         """
 
     def _chosen(self, probabilities: csr_array, params: dict[str, Any]) -> csr_array:
@@ -150,7 +150,7 @@ def check_probabilities(probabilities: Any) -> csr_array:
 
 
 def of_known_entries(probabilities: csr_array, Y: csr_array) -> tuple[csr_array, csr_array]:
-    """Remove the unknown entries of Y from `probabilities` and from Y."""
+    """Return `probabilities` and Y without the entries that are unknown in Y. The arguments do not change."""
     unknown = unknown_entries(Y)
     if unknown is None:
         return probabilities, Y
@@ -158,7 +158,10 @@ def of_known_entries(probabilities: csr_array, Y: csr_array) -> tuple[csr_array,
 
 
 def kept(matrix: csr_array, mask: NDArray[np.bool_]) -> csr_array:
-    """Return the stored entries of a CSR array for which `mask` is True."""
+    """Return a CSR array with the stored entries of `matrix` for which `mask` is True.
+
+    `mask` has one value for each stored entry.
+    """
     ends = np.concatenate([[0], np.cumsum(mask)])[matrix.indptr].astype(matrix.indptr.dtype)
     return core_rows((ends, matrix.indices[mask], matrix.data[mask]), matrix.shape)
 

@@ -44,12 +44,13 @@ class Thresholds(DecisionRule):
         high example-based F1, it is better to use `ExpectedF1` than this rule.
     precision : float or None, default=None
         If not None, `fit` chooses the lowest bound with at least this precision, and ignores `metric`. The
-        precision is the fraction of the chosen labels that are true. For safety, `fit` requires that the
-        one-sided 95 % lower confidence limit of the precision on the held-out rows is at least this value.
+        precision is the fraction of the chosen labels that are true. For safety, `fit` only considers bounds
+        for which the one-sided 95 % lower confidence limit of the precision on the held-out rows is at least
+        this value.
     recall : float or None, default=None
         If not None, `fit` chooses the highest bound with at least this recall, and ignores `metric`. The
-        recall is the fraction of the true labels that are chosen. `fit` requires that the one-sided 95 %
-        lower confidence limit of the recall on the held-out rows is at least this value.
+        recall is the fraction of the true labels that are chosen. `fit` only considers bounds for which the
+        one-sided 95 % lower confidence limit of the recall on the held-out rows is at least this value.
     labels_per_row : float or None, default=None
         If not None, `fit` chooses the highest bound at which rows get at least this number of labels on
         average, and ignores `metric`.
@@ -79,10 +80,11 @@ class Thresholds(DecisionRule):
     and 0 otherwise, and p is the probability of the candidate. Second, the bound of a label is
     ``w b + (1 - w) g``. Here b is the bound that maximizes this F1 of the label, and g is the bound of the
     group of the label. Labels are grouped by the number of held-out rows in which they are true: 0, 1, 2 to
-    3, 4 to 7, 8 to 15 and so on. The bound of a group maximizes the mean of the F1 of its labels.
+    3, 4 to 7, 8 to 15 and so on. The bound of a group maximizes the mean of this same F1 over its labels.
 
     If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
-    Otherwise, the two rules differ little. The table shows the macro-F1 in percent, with DiSMEC:
+    Otherwise, the two rules differ little. The table shows the macro-F1 in percent. Both rules use the
+    calibrated probabilities of DiSMEC:
 
     ============ ======================= ========== ===========
     data         held-out rows           Thresholds F1Inference
@@ -170,9 +172,10 @@ class Thresholds(DecisionRule):
 
 
 class _Falling:
-    """Numbers of chosen labels, and of chosen labels that are true, for each possible bound.
+    """For each possible bound, the number of chosen labels, and how many of them are true.
 
-    The same bound is used for all labels.
+    The numbers are totals over all rows, with the same bound for all labels. The possible bounds are the
+    distinct stored probabilities, in decreasing order.
     """
 
     def __init__(self, probabilities: csr_array, Y: csr_array) -> None:
@@ -188,8 +191,8 @@ class _Falling:
     def bound(self, target: str, targets: dict[str, float | None]) -> float:
         """Return the bound that reaches a target.
 
-        The target is "micro_f1", or a key of `targets`. `targets` contains the required values by name. The
-        target "micro_f1" maximizes micro-F1 and needs no required value.
+        If `target` is "micro_f1", the bound maximizes micro-F1. Otherwise, `target` is "precision", "recall"
+        or "labels_per_row", and `targets` maps this name to the value that the bound must reach.
         """
         if target == "micro_f1":
             if not len(self.bounds):

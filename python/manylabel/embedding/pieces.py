@@ -66,7 +66,7 @@ class RembrandtPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the number of components. Stages of the fit choose the penalties later."""
+        """Choose the number of components. The ridge penalties are chosen later, in stages of the fit."""
         check_no_costs(estimator, costs)
         if estimator.embedding == "pca":
             raise TypeError(

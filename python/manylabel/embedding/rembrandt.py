@@ -147,19 +147,20 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the
         sorted distinct classes.
 
-    Notes
-    -----
-    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
+    Notes ----- If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
     ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. Unknown entries
-    start with the value 0. They are replaced for the first time in the last of the `n_iter` passes, before U
-    and W are computed. If ``n_iter=0`` or ``embedding="gaussian"``, they are replaced for the first time
-    after U and W are computed. `fit` then repeats two steps: it predicts the unknown entries again, and it
-    computes W again. Let r be the root mean square of the changes of the unknown entries, divided by the root
-    mean square of their predictions. `fit` stops when r is at most 0.01. With "cg", the limit is the larger
-    of 0.01 and ``5 * tol``. If solutions of "cg" did not converge, `fit` also stops when r is more than half
-    of its previous value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed
-    two or three times. If the Frobenius norm of the change of Y since the last computation of U exceeds five
-    percent of the norm of Y, `fit` makes another pass over the data and computes U again.
+    start with the value 0. They are replaced for the first time in the last of the `n_iter` passes. U and W
+    do not exist yet in this pass. In place of U, `fit` then uses an orthonormal basis Q of the current
+    vectors. In place of W, it uses the weights of a regression that predicts ``YQ`` from X. If ``n_iter=0``
+    or ``embedding="gaussian"``, unknown entries are replaced for the first time after U and W are computed.
+    `fit` then repeats two steps: it predicts the unknown entries again, and it computes W again. Let r be the
+    root mean square of the changes of the unknown entries, divided by the root mean square of their
+    predictions. `fit` stops when r is at most 0.01. With "cg", the limit is the larger of 0.01 and ``5 *
+    tol``. If solutions of "cg" did not converge, `fit` also stops when r is more than half of its previous
+    value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed two or three
+    times. The new values of the unknown entries change Y. If the Frobenius norm of the change since the last
+    computation of U exceeds five percent of the norm of Y, `fit` makes another pass over the data and
+    computes U again.
 
     If `l2` or `l2_final` is "auto", unknown entries have the value 0 while the penalty is chosen. With one
     percent of unknown entries, the fit takes about 10 percent longer. If there are as many components as
@@ -174,7 +175,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     The fit uses the following memory:
 
     - 14 bytes per stored value for a copy of a sparse X (22 bytes with float64). A dense X is not copied.
-    - About 3 m numbers per label and n_components numbers per feature.
+    - About ``3 * m`` numbers per label, and about n_components numbers per feature.
     - 200 numbers per feature for each thread.
     - With "cholesky", 48 n_features^2 bytes. With "dual", 48 n_samples^2 bytes. If `l2` or `l2_final` is
       "auto", the factor is 84 instead of 48.
@@ -191,10 +192,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     If `n_components` is a float, `fit` computes the number of components from the eigenvalues of ``Y'Y``.
     With at most 5000 labels, the eigenvalues are exact. The computation of the eigenvalues takes
-    O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, randomized algorithms with 128,
-    256, 512 and 1024 vectors compute lower bounds of the eigenvalues. The number of components may then be
-    slightly too large. If 1024 components do not reach the fraction `n_components`, `fit` raises
-    `ValueError`.
+    O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, a randomized algorithm with 128
+    vectors computes lower bounds of the eigenvalues. If these are too few vectors, the algorithm is repeated
+    with 256, then with 512, and finally with 1024 vectors. The number of components may be slightly too
+    large, because the eigenvalues are lower bounds. If 1024 components do not reach the fraction
+    `n_components`, `fit` raises `ValueError`.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
     too small, W overfits. The components ``XW`` of training rows then have a different distribution than the
@@ -334,7 +336,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If `tol` is not None, and a solution did not reach this tolerance in `max_iter` steps.
+            If `tol` is not None, and the solver "cg" did not reach this tolerance in `max_iter` steps in at
+            least one regression.
         """
         self._fit(X, y, sample_weight, progress)
         return self
@@ -442,7 +445,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         return _core.pls_project(Y, (self.label_embedding_, nothing), n_threads(self.n_jobs))
 
     def _core_params(self, *, leave_one_out: bool = False) -> dict[str, Any]:
-        """Return the checked parameters for the Rust core. A float `n_components` stays a float."""
+        """Return the checked parameters for the Rust core.
+
+        If `n_components` is a float, it is not yet converted to a number of components.
+        """
         own = {"tol_of_unknown": _TOL_OF_UNKNOWN, "most_rounds": _MOST_ROUNDS}
         return self.parameters.check(self) | own | {"leave_one_out": leave_one_out}
 
@@ -462,7 +468,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:
-    """Return the number of panels (groups of up to 32 components) of a fit, for the progress bar."""
+    """Return the number of panels (groups of up to 32 components) of all passes, for the progress bar."""
     k, p, q = (int(params[name]) for name in ("n_components", "n_oversamples", "n_iter"))
     probe = min(k + p, n_features + 1, n_labels)
     return (q + 1) * math.ceil(probe / _PANEL) + math.ceil(min(k, n_labels) / _PANEL)

@@ -192,7 +192,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @property
     def _dense(self) -> KeptDense:
-        """How `fit` treats a dense X; see the parameter `dense` of `check_training_set`."""
+        """Whether and how `fit` keeps a dense X dense; see the parameter `dense` of `check_training_set`."""
         return False
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -239,8 +239,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     ) -> T:
         """Choose values for parameters that are "auto", and return an unfitted clone with these values.
 
-        The values are chosen on all data. The caller then fits copies of the clone to parts of the data.
-        All fitted copies have the same regularization, so that scores of different copies can be compared.
+        The values are chosen once, for the whole X and Y. The caller then fits copies of the clone to subsets
+        of the rows and labels. All fitted copies have the same regularization, so that scores of different
+        copies can be compared.
         """
         return self
 
@@ -275,7 +276,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             check_is_fitted(self, "classes_")
 
     def _features(self, X: Any) -> csr_array | NDArray[Any]:
-        """Check the X that is passed to a prediction method. A dense X stays dense."""
+        """Check the X of a prediction method. A sparse X is converted to CSR, and a dense X stays dense."""
         self._check_fitted()
         return check_matrix(self, X, reset=False)
 
@@ -515,22 +516,22 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
-          the log-odds of the label minus `threshold_`. The log-odds are conditional on the other predicted
-          labels.
+          ``s - threshold_``, where s is the log-odds of the label, given the other predicted labels.
         - `BoostedRulesClassifier`: the rules that cover the row.
         - `LabelTreeClassifier`: the features and the intercept of the linear classifier of the label. This
           classifier belongs to the leaf that has the label. With several trees, the leaf in the first tree is
           used. The parts sum to the margin of the label in this leaf. With ``combine="leaf"`` and one tree,
           the threshold is another part, and all parts sum to the score. The attribute `path` of the result
           has the nodes on the path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of one block. Among the
-          blocks that contain the label, this block is the most probable block for the row. The quantity to
-          which the parts sum depends on the class of this model, as in this list.
+        - Classifiers that divide the labels into blocks: the parts for the model of one block. If several
+          blocks contain the label, the block that is most probable for the row is used. The class of the
+          model determines the parts and the quantity to which they sum, as stated in this list.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, in two separate passes: once in the order of their column indices, and once in the
-          reverse order. The contribution of a feature is the decrease of the score when this feature is set
-          to 0, averaged over both passes. A negative contribution means that the score increased.
+          reverse order. In a pass, features that were set to 0 stay 0. The contribution of a feature is the
+          decrease of the score when this feature is set to 0, averaged over both passes. A negative
+          contribution means that the score increased.
 
         Examples
         --------
@@ -563,7 +564,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         )
 
     def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
-        """Return the parts of the score of a label for one row, for `explain`. The score must be finite."""
+        """Compute the parts that `explain` returns for one label and one row. The score must be finite."""
 
         def score(rows: csr_array) -> NDArray[Any]:
             n_rows = rows.shape[0]
@@ -583,8 +584,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         k : int, default=5
-            Number of labels per row, >= 1. Labels with the score -inf are left out, such as labels that occur
-            in no training row. A row may therefore get fewer than k labels.
+            Number of labels per row, >= 1. Labels with the score -inf, such as labels that occur in no
+            training row, are left out. A row may therefore get fewer than k labels.
 
         Returns
         -------
@@ -674,17 +675,20 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return scores
 
     def _indicator(self, positive: csr_array) -> csr_array | NDArray[np.int64]:
-        """Convert `positive`, which has an entry for each predicted label, to the result of `predict`.
+        """Convert the predicted labels of the rows to the result of `predict`.
 
-        The result is a 0/1 indicator matrix. It is sparse if Y was sparse in fit, and dense otherwise.
+        `positive` has one stored entry for each predicted label of a row. The result is a 0/1 indicator
+        matrix, which is sparse if Y was sparse in fit, and dense otherwise. If y was 1-D in fit, the result
+        is a 1-D array instead.
         """
         positive.data = np.ones(len(positive.indices), dtype=np.int64)
         return positive if self.sparse_output_ else self._in_form_of_y(positive.toarray())
 
     def _in_form_of_y(self, of_labels: NDArray[Any]) -> NDArray[Any]:
-        """Return `of_labels`, or the only column of `of_labels` if y was 1-D in fit.
+        """Return predictions as a 1-D array if y was a 1-D array for a single label in fit.
 
-        `of_labels` has one column per label.
+        The array `of_labels` has one column per label. If y was a 1-D array of 0 and 1, the only column of
+        `of_labels` is returned as a 1-D array. Otherwise, `of_labels` itself is returned.
         """
         return of_labels[:, 0] if self._is_one_label else of_labels
 

@@ -1,4 +1,4 @@
-"""Weights and propensities of labels, which determine by what factor the loss of each label is multiplied."""
+"""Weights and propensities of labels. They determine the factor that multiplies the loss of each label."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LabelCosts(NamedTuple):
     """Propensity of each label, shape (n_labels,)."""
 
     def of(self, labels: NDArray[np.intp]) -> LabelCosts:
-        """Return the weights and propensities of some of the labels."""
+        """Return the weights and propensities of the labels with the column indices `labels`."""
         return LabelCosts(self.weight[labels], self.propensity[labels])
 
     @property
@@ -34,7 +34,7 @@ class LabelCosts(NamedTuple):
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """What a correct prediction of each label adds to the weighted precision: weight / propensity."""
+        """For each label, the value of a correct prediction in weighted precisions: weight / propensity."""
         return self.weight / self.propensity
 
 
@@ -42,8 +42,9 @@ def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCos
     """Check the weights and propensities of the labels.
 
     Some true labels of a row may not be recorded in Y. The propensity of a label is the probability that it
-    is recorded in a row for which it is true. The loss of a label is multiplied by its weight. In rows that
-    have the label, the loss is also multiplied by ``2/p - 1``, where p is the propensity of the label [1]_.
+    is recorded in a row for which it is true. The loss of a label is multiplied by its weight. In rows for
+    which the label is recorded in Y, the loss is also multiplied by ``2/p - 1``, where p is the propensity of
+    the label [1]_.
 
     Parameters
     ----------

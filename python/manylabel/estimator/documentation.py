@@ -108,8 +108,9 @@ def _completed(doc: str | None, of_bases: list[str | None], parameters: list[str
 def _sections(doc: str | None) -> dict[str, dict[str, str]]:
     """Return the entries of the sections of a docstring, as a dict of dicts.
 
-    The outer dict maps the title of each section in `_SECTIONS` to an inner dict. The inner dict maps the
-    name of each entry of the section to the text of the entry.
+    The outer dict maps the titles of the sections to inner dicts. It has only the sections that are in the
+    docstring and in `_SECTIONS`. An inner dict maps the name of each entry of a section to the text of the
+    entry.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", inspect.cleandoc(doc or ""), flags=re.MULTILINE)
     sections = {}
@@ -125,7 +126,7 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Return the docstring `doc`, in which `sections` replace the sections with the same titles.
+    """Return the docstring `doc` with `sections` inserted in place of its sections with the same titles.
 
     The result has three parts: the text before the first section of `doc`, then `sections` in numpydoc's
     order, and then the other sections of `doc`.
@@ -148,6 +149,6 @@ def _section(title: str, body: str) -> str:
 
 
 def parameter_texts(cls: type) -> dict[str, str]:
-    """Return a dict from the parameters of a class to their descriptions, without line breaks."""
+    """Return a dict that maps each parameter name of a class to its description, joined into one line."""
     entries = _sections(cls.__doc__).get("Parameters", {})
     return {name: " ".join(entry.split("\n", 1)[-1].split()) for name, entry in entries.items()}

@@ -61,9 +61,9 @@ class LabelExplanation(list[Any]):
     score : float
         Score of the label.
     path : list of Part, default=()
-        For label trees, one part for each node on the path from the root to the label. The contribution of a
-        part is the logarithm of the probability of its node, multiplied by the parameter `path_weight` of the
-        label tree.
+        For label trees, one part for each node on the path from the root to the leaf of the label, without
+        the root. The contribution of a part is the logarithm of the probability of its node, multiplied by
+        the attribute `path_weight_` of the label tree.
 
     Examples
     --------

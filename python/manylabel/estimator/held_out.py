@@ -75,8 +75,8 @@ _HASH = 2654435769
 class Fold(NamedTuple):
     """A split of a sample of rows into training rows and held-out rows; see `held_out_folds`.
 
-    The labels are also sampled: ``Y`` has only the columns that ``labels`` lists. ``X`` and ``X_held`` are
-    copies, so a fit may overwrite them.
+    The labels are also sampled: ``labels`` has the column indices of the sampled labels, and ``Y`` has only
+    these columns. ``X`` and ``X_held`` are copies, so a fit may overwrite them.
     """
 
     X: csr_array | NDArray[Any]
@@ -263,9 +263,9 @@ def held_out_folds(
 def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield pairs of arrays: the rows of a fit, and the rows that are held out from this fit.
 
-    Each pair holds out a different quarter of the rows, but at most 16,384 rows. There are four pairs, or
-    fewer if the first pairs together already hold out at least 512 rows. With fewer than four rows, there are
-    no pairs. Both arrays are sorted, so that rows that are adjacent in memory stay adjacent.
+    Each pair holds out a different quarter of the rows, but at most 16,384 rows. Pairs are yielded until they
+    hold out at least 512 rows together, but at most four pairs. With fewer than four rows, there are no
+    pairs. Both arrays are sorted, so that rows that are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
     if n_held == 0:
@@ -350,10 +350,11 @@ def best_ranked_strength(
     """Search for the regularization strength with the best rankings of held-out rows.
 
     The function first searches with `best_strength`. A new strength is an improvement if it increases the
-    mean precision by more than 0.5 %, and by more than the standard error of the increase. After the search,
-    a parabola is fitted to the mean precisions at three strengths: the best strength, and the strengths one
-    step below and one step above. The variable of the parabola is the logarithm of the strength. The result
-    is the strength at the maximum of the parabola, but at most half a step away from the best strength.
+    mean precision by more than 0.5 % of the best mean so far, and by more than the standard error of the
+    increase. After the search, a parabola is fitted to the mean precisions at three strengths: the best
+    strength, and the strengths one step (a factor of `STRENGTH_STEP`) below and above it. The variable of the
+    parabola is the logarithm of the strength. The result is the strength at the maximum of the parabola, but
+    at most half a step away from the best strength.
 
     Parameters
     ----------
@@ -390,11 +391,11 @@ def best_ranked_strength(
 
 
 def _rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> bool:
-    """Return whether the precisions of rows are clearly higher than the best precisions so far.
+    """Return whether a regularization strength gives clearly higher precisions than the best one so far.
 
-    Both arrays have an entry for each row; see `Fold.precisions`. The mean difference must exceed both its
-    standard error and 0.5 % of the mean of `best`. If two strengths rank equally well, the mean difference
-    exceeds the standard error by chance in one of six cases.
+    `precisions` and `best` have one entry for each held-out row; see `Fold.precisions`. The mean of
+    ``precisions - best`` must exceed both its standard error and 0.5 % of the mean of `best`. If two
+    strengths rank equally well, this mean exceeds its standard error by chance in one of six cases.
     """
     gains = precisions - best
     if len(gains) == 0:

@@ -194,8 +194,8 @@ def check_label(estimator: Any, label: Any, n_labels: int) -> int:
 class NamedRows:
     """Collects lists of label names, one list for each row, and converts them to an indicator matrix.
 
-    The lists are not kept: a row is stored as the indices of its labels, and each name is stored once. So the
-    lists can be read from a stream.
+    The lists themselves are not kept. A row is stored as the indices of its labels, and each distinct name is
+    stored only once. The lists can therefore be added one by one while they are read from a stream.
 
     Parameters
     ----------
@@ -264,7 +264,11 @@ class NamedRows:
 
 
 def rows_of_names(labels: Any) -> Iterable[Any]:
-    """Return an iterable with a list of names for each row. `labels` may be an Arrow array."""
+    """Return `labels` as an iterable that has one list of names for each row.
+
+    An Arrow array is converted to a list. Any other iterable is returned unchanged. A str or a data frame
+    raises an error.
+    """
     rows = values_of_column(labels, "labels")
     if isinstance(rows, str) or not isinstance(rows, Iterable):
         raise ValueError(f"`labels` must be an iterable of lists of names, got {shown(rows)}")
@@ -281,7 +285,7 @@ def named_indicator(labels: Any, label_names: Any) -> tuple[NDArray[Any], csr_ar
     label_names : sequence of str or None
         Names of the labels, in the order of the columns. If `labels` is a data frame, None means the names of
         its columns. If `labels` has lists of names, None means the names that occur, in sorted order. If
-        `labels` is any other indicator matrix, `label_names` must be given.
+        `labels` is an indicator matrix without column names, `label_names` must be given.
 
     Returns
     -------
@@ -323,7 +327,7 @@ def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
 
 
 def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
-    """Yield the text of each pair (text, names) in `rows`, and add the names to `labels`."""
+    """Yield the text of each pair (text, names) in `rows`, and append its names to `labels` as a row."""
     for at, pair in enumerate(rows):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(

@@ -364,7 +364,10 @@ class Anything(Parameter):
         return True
 
     def read(self, text: str) -> Any:
-        """Convert text such as ``0,3,7`` to a list of integers, and other text to a list of words."""
+        """Convert text such as ``0,3,7`` to a list of integers, and other text to a list of words.
+
+        The text is split at commas. The text "None" is converted to None.
+        """
         if text == "None":
             return None
         if re.fullmatch(r"\d+(,\d+)*", text):
@@ -611,10 +614,11 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    A number is returned unchanged. If the parameter is "zero", the function returns the argument `textbook`.
-    `textbook` must be 0 if scores are log-odds or margins, and 1/2 if scores are probabilities. The
-    probability 1/2 corresponds to log-odds of 0. If the parameter is "auto", the function returns None, since
-    there is no fixed threshold.
+    A number is returned unchanged. If the parameter is "zero", the function returns `textbook`. If the
+    parameter is "auto", the function returns None, since there is no fixed threshold.
+
+    The argument `textbook` is the score of a label with the log-odds or the margin 0. For example, it is 0 if
+    scores are log-odds or margins, and 1/2 if scores are probabilities.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook
@@ -651,7 +655,8 @@ def _listed(texts: list[str]) -> str:
 def _order(kind: Parameter) -> int:
     """Return a sort key for the order of alternatives in docstrings.
 
-    Sets of words come first, then numbers and other types, then single words, and finally None.
+    A choice of several words comes first. Then come numbers and other types, then single words, and finally
+    None.
     """
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2

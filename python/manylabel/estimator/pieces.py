@@ -86,7 +86,7 @@ class Pieces(Protocol):
         ...
 
     def rounds(self) -> Rounds:
-        """Return the rounds of the last piece."""
+        """Return the object that carries out the rounds of the last piece; see `Rounds` and `has_rounds`."""
         ...
 
     @staticmethod
@@ -129,7 +129,7 @@ class Rounds(Protocol):
         ...
 
     def complete(self, results: Sequence[NDArray[np.uint8]], report: Tell) -> None:
-        """Finish the next round. `results` has the results of all units of this round, in order."""
+        """Finish the next round. `results` has one result for each unit of this round, in order."""
 
     def state(self) -> NDArray[np.uint8]:
         """Return the state, from which `restore` continues the fit."""
@@ -160,7 +160,9 @@ def pieces_of(estimator: Any) -> type[Pieces]:
 
 
 def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
-    """Raise an error if `costs` is given, since `estimator` does not support label weights or propensities.
+    """Raise an error if `costs` is given, since `estimator` does not support label costs.
+
+    `costs` holds the weights and propensities of the labels.
 
     Raises
     ------
@@ -175,5 +177,5 @@ def check_no_costs(estimator: Any, costs: LabelCosts | None) -> None:
 
 
 def plain(piece: Arrays) -> dict[str, Any]:
-    """Return the results of a piece, in which each array of shape () is replaced by a number."""
+    """Return a copy of the results of a piece, with Python scalars instead of arrays of shape ()."""
     return {name: value.item() if np.ndim(value) == 0 else value for name, value in piece.items()}

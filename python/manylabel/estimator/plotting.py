@@ -1,4 +1,4 @@
-"""A function that imports matplotlib when it is needed, since only plots need matplotlib."""
+"""A function that imports matplotlib. It is called when a plot is drawn, since only plots need matplotlib."""
 
 from __future__ import annotations
 

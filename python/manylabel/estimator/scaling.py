@@ -1,4 +1,4 @@
-"""Functions that scale features for linear classifiers, and convert weights back to the unscaled features."""
+"""Functions that scale features for linear classifiers, and undo the scaling in the fitted weights."""
 
 from __future__ import annotations
 
@@ -80,9 +80,11 @@ def inverse_deviations(
 def _column_sums(
     X: NDArray[Any], weights: NDArray[np.float64], means: NDArray[np.float64], power: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sum weight * (x - mean) ** power over the nonzero values of each column, and sum their weights.
+    """Return two sums over the nonzero values x of each column of a dense X.
 
-    The terms are added in the order of the rows, as `numpy.bincount` adds the values of a sparse X.
+    The first is the sum of ``weight * (x - mean) ** power``, with the weight of the row and the mean of the
+    column. The second is the sum of the weights. The terms are added in the order of the rows, because
+    `numpy.bincount` adds the values of a sparse X in this order.
     """
     sums, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for first in range(0, len(X), _ROWS):
@@ -117,7 +119,8 @@ def scaled_columns(
     Returns
     -------
     csr_array or ndarray, of shape (n_samples, n_features), dtype float32
-        The scaled features. In a sparse matrix, all entries of columns with a shift are stored.
+        The scaled features. In a sparse result, columns with a nonzero shift are dense, because the shift
+        turns zeros into nonzero values. Values that are 0 after scaling are not stored.
     """
     if columns is None:
         return X
@@ -132,10 +135,10 @@ def scaled_columns(
 
 
 def unit_rows(X: NDArray[Any]) -> NDArray[np.float32]:
-    """Return a copy of a dense X in C order, with rows of unit length. Rows of zeros stay as they are.
+    """Return a new array with the rows of a dense X scaled to unit length. Rows of zeros stay as they are.
 
-    The lengths are computed in double precision. The order of the additions does not depend on the memory
-    order of X.
+    The new array is in C order. The lengths are computed in double precision. The order of the additions does
+    not depend on the memory order of X.
     """
     out = np.empty(X.shape, dtype=np.float32)
     for first in range(0, len(X), _ROWS):
@@ -170,9 +173,9 @@ class ScaledFeatures:
     ----------
     X : csr_array or ndarray, of shape (n_samples, n_features)
         The features. If columns are scaled, the dtype is float32. Each column is then divided by its standard
-        deviation and by the square root of the number of columns that are not constant. With `center`,
-        columns in which most values are nonzero are also centered. If columns are not scaled, this attribute
-        is the given X, and the Rust core scales rows later if needed.
+        deviation and by the square root of the number of columns that are not constant. Constant columns
+        become zeros. With `center`, columns in which most values are nonzero are also centered. If columns
+        are not scaled, this attribute is the given X. Rows are never scaled here; see `by_row`.
     by_row : bool
         Whether the Rust core must scale rows to unit length.
 
@@ -209,9 +212,9 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array | NDArray[Any], *, overwrite: bool = False) -> csr_array:
-        """Convert rows of the attribute `X`, which are already scaled, to a CSR array.
+        """Convert the argument X, rows of the attribute `X`, to a CSR array. Columns are not scaled again.
 
-        `overwrite` has no effect; see `ScaledTable.rows`.
+        `overwrite` has no effect. The parameter exists because `ScaledTable.rows` has it.
         """
         return csr_array(X)
 
@@ -443,10 +446,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        Shift that corresponds to the column means. Let X have only the columns in `features`, let X_scaled be
-        X with scaled columns, and let ``scaled_factors`` be the passed `factors`. Then
-        ``X @ factors - shift`` equals ``X_scaled @ scaled_factors``, where `factors` and `shift` are the
-        returned arrays. Columns that are not centered do not contribute to `shift`.
+        Product of the shifts of the columns and the returned `factors`. With the returned arrays, ``X @
+        factors - shift`` equals ``X_scaled @ scaled_factors``. Here X has only the columns in `features`,
+        X_scaled is X with scaled columns, and ``scaled_factors`` is the passed `factors`. Columns that are
+        not centered do not contribute to `shift`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

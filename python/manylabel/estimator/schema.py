@@ -263,7 +263,7 @@ class SparseMatrix(Attribute):
 
 
 class Weights(Attribute):
-    """Description of a fitted attribute that is a CSC matrix or a dense array of float32.
+    """Description of a fitted attribute of dtype float32 that is a CSC matrix or a dense array.
 
     Parameters
     ----------

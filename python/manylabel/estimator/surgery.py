@@ -64,8 +64,8 @@ class EditableLabels(MultiLabelClassifier):
     ) -> int:
         """Fit new labels, and append them. Return the number of labels whose fit did not converge.
 
-        `start` has the column index of an old label for each new label. The solver may start from the
-        weights of these old labels.
+        If `start` is given, it has one column index of an old label for each new label. If the solver
+        supports it, the fit of a new label starts from the weights of its old label.
         """
         raise NotImplementedError
 
@@ -189,8 +189,8 @@ class EditableLabels(MultiLabelClassifier):
         Returns
         -------
         self
-            The estimator itself, with `classes_` for the old and the new labels. It does not change if the
-            method fails or is interrupted.
+            The estimator itself. Its `classes_` has the old and the new labels. The estimator does not change
+            if the method fails or is interrupted.
 
         Raises
         ------

@@ -4,8 +4,8 @@ A canonical X is a CSR array of dtype float32 or float64. Its column indices hav
 are sorted and unique within each row. Its values are finite. NaN is also allowed if the scikit-learn tags of
 the estimator have ``allow_nan``. A canonical Y is a CSR array of dtype float32 in which all stored values are
 1 or NaN. NaN marks an unknown entry: nobody checked whether the row has the label. The function `known_ones`
-returns the stored values that are 1, and `unknown_entries` returns the unknown entries. A function of the
-Rust core that does not support unknown entries raises an error for NaN.
+returns the stored values that are 1, and `unknown_entries` returns the unknown entries. Functions of the Rust
+core raise an error for NaN if they do not support unknown entries.
 
 Canonical input is used without a copy. Other input is copied, so that the matrices of the caller are never
 changed. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128 bits, in any
@@ -300,7 +300,10 @@ def unknown_entries(Y: csr_array) -> csr_array | None:
 
 
 def _entries(Y: csr_array, chosen: NDArray[np.bool_]) -> csr_array:
-    """Return the stored entries of Y that the mask `chosen` selects. Their values are replaced by 1."""
+    """Return a CSR array that is 1 at the stored entries of Y that `chosen` selects.
+
+    `chosen` is a mask with one bool per stored entry of Y. Y is not changed.
+    """
     if chosen.all() and not np.isnan(Y.data).any():
         return Y
     ends = np.concatenate([[0], np.cumsum(chosen)])[Y.indptr].astype(Y.indptr.dtype)
@@ -443,8 +446,7 @@ def check_training_set(
         Features of the n_kept rows with weights > 0. X is an ndarray if the given X is dense and stays dense.
         The indices of a CSR array are sorted and unique.
     Y : csr_array of shape (n_kept, n_labels), dtype float32
-        Labels of the rows with weights > 0. All stored values are 1. If `unknown` is True, they may also be
-        NaN.
+        Labels of the rows with weights > 0. All stored values are 1, or 1 and NaN if `unknown` is True.
     sample_weight : ndarray of shape (n_kept,), dtype float32, or None
         The weights that are > 0, or None if no weights were given.
 
@@ -493,7 +495,7 @@ def check_training_set(
 
 
 class _Numbered(Sequence[str]):
-    """A sequence of names with numbers from 0, such as "label 3".
+    """A sequence of numbered names, for example "label 0", "label 1" and so on.
 
     There may be a billion names, but only a few of them are used. A name is therefore made only when it is
     read.
@@ -515,7 +517,8 @@ def check_names(kind: str, names: Sequence[str] | None, count: int, estimator: A
 
     If `names` is not None, its length is checked and `names` is returned. If `names` is None, the names come
     from an attribute of `estimator`: ``feature_names_in_`` for features, and ``label_names_`` for labels. If
-    `estimator` does not have the attribute, the names are numbered from 0, such as "label 3".
+    `estimator` does not have the attribute, the names are "feature 0", "feature 1" and so on, or "label 0",
+    "label 1" and so on.
     """
     if names is None:
         known = getattr(estimator, "feature_names_in_" if kind == "feature" else "label_names_", None)
@@ -647,9 +650,9 @@ def canonical_csr(matrix: Any, name: str) -> csr_array:
 
 
 def _canonical(matrix: csr_array) -> csr_array:
-    """Sort the indices of a CSR array, sum duplicate entries, and align the arrays for the Rust core.
+    """Sort the indices of a CSR array, sum duplicate entries, and align its inner arrays for the Rust core.
 
-    Arrays that must be changed are copied first.
+    The inner arrays are ``data``, ``indices`` and ``indptr``. Those that must be changed are copied first.
     """
     if not matrix.has_canonical_format:
         # `matrix.copy()` is not enough, since this matrix may share its flags with the caller's matrix.
@@ -728,7 +731,7 @@ def _natively(matrix: Any) -> Any:
 
 
 def _check_positions(matrix: Any, name: str) -> Any:
-    """Return a sparse matrix, or raise an error if it has indices outside its shape.
+    """Raise an error if a sparse matrix has indices outside its shape. Otherwise, return the matrix.
 
     The check is necessary because most functions of scipy use indices without checking them. For a CSR, CSC
     or BSR matrix, the result is a shallow copy of the matrix, since scipy's method ``check_format`` may trim

@@ -40,8 +40,8 @@ class LinearClassifier(MultiLabelClassifier):
     Attributes
     ----------
     threshold_ : float
-        The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
-        labels have positive scores.
+        The value of `threshold`, as given or learned. ``intercept_`` has the fitted intercepts minus this
+        value, so that predicted labels have positive scores.
     normalize_ : bool
         Whether predictions scale rows to unit length.
     """
@@ -86,7 +86,7 @@ class LinearClassifier(MultiLabelClassifier):
         return Explained(feature_parts(x.indices, contributions, names, [intercept]))
 
     def _weights(self, label: int, features: NDArray[Any]) -> NDArray[np.float64]:
-        """Return the weights of a label for some features."""
+        """Return the weight of one label for each of the given feature indices."""
         raise NotImplementedError
 
     def _shift(self, intercept: NDArray[np.float32], threshold: float | None, learned: float | None) -> None:

@@ -148,21 +148,21 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
     least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
-    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out. With fewer
-    than 2,048 sampled rows, further quarters are held out one after the other, until at least 512 sampled
-    rows or all sampled rows have been held out. Each step of the search multiplies or divides C by
-    ``sqrt(10)``. The search goes on as long as a step is an improvement. C stays between 0.001 and 100. There
-    are two kinds of search:
+    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out, and models
+    are fitted to the other sampled rows. With fewer than 2,048 sampled rows, further quarters are held out in
+    turn, as in cross-validation, until at least 512 sampled rows or all four quarters have been held out.
+    Each step of the search multiplies or divides C by ``sqrt(10)``. The search goes on as long as a step is
+    an improvement. C stays between 0.001 and 100. There are two kinds of search:
 
     - The first kind chooses C by the label rankings of the held-out rows. It is used if more than five labels
       occur in the training rows (more than 32 labels if `normalize` does not scale rows). The sample then has
-      at least 128 labels instead of 32, and each sampled row has at least one of the sampled labels. The
-      search starts at ``C=0.3`` (at ``C=3`` with the logistic loss), or at ``C=1`` if rows are not scaled. A
-      step is an improvement if it increases the mean of the precisions at 1, 3 and 5 by more than 0.5 %, and
-      by more than the standard error of this increase. After the search, a parabola is fitted to the mean
-      precisions at the best value of C and at the next smaller and the next larger value. C becomes the value
-      at which the parabola is highest. This value differs from the best value of the search by at most a
-      factor of ``10**0.25``, which is half a step of the search.
+      at least 128 labels instead of 32, and each sampled row has at least one of the sampled labels. If rows
+      are scaled, the search starts at ``C=0.3``, or at ``C=3`` with the logistic loss. Otherwise, it starts
+      at ``C=1`` for both losses. A step is an improvement if it increases the mean of the precisions at 1, 3
+      and 5 by more than 0.5 %, and by more than the standard error of this increase. After the search, a
+      parabola is fitted to the mean precisions at the best value of C and at the next smaller and the next
+      larger value. C becomes the value at which the parabola is highest. This value differs from the best
+      value of the search by at most a factor of ``10**0.25``, which is half a step of the search.
     - The second kind chooses C by the loss on the held-out rows. It is used in all other cases. The search
       starts at ``C=1``. A step is an improvement if it lowers the loss by more than 2 %.
 
@@ -186,13 +186,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     The following paragraphs are about a sparse X.
 
-    The solver processes 16 labels at once, or 32 labels if they are rare. A step for these labels takes
-    O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the weights, the fit
-    takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare. Each thread takes
-    200 bytes per row and 140 bytes per feature. If the rare labels have many rows, a thread takes up to 460
-    bytes per row and up to 650 bytes per feature (780 bytes if Y has unknown entries). The fit allocates no
-    dense array of shape (n_samples, n_labels) or (n_labels, n_features). The result of `decision_function` is
-    a dense array. The result of `predict` is dense if Y was dense in `fit`.
+    The solver processes 16 labels at once, or 32 labels if they are rare. One step for all of these labels
+    together takes O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the
+    weights, the fit takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare.
+    Each thread takes 200 bytes per row and 140 bytes per feature. If the rare labels have many rows, a thread
+    takes up to 460 bytes per row and up to 650 bytes per feature (780 bytes if Y has unknown entries). The
+    fit allocates no dense array of shape (n_samples, n_labels) or (n_labels, n_features). The result of
+    `decision_function` is a dense array. The result of `predict` is dense if Y was dense in `fit`.
 
     On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
     than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
@@ -281,7 +281,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             complete Y [1]_. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
             precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
             precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
-            label in `label_weight`. None means that Y is complete.
+            label in `label_weight`. If `propensities` is None, Y is assumed to be complete.
 
         References
         ----------
@@ -301,7 +301,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     def _scaled_features(
         self, X: csr_array | NDArray[Any], sample_weight: NDArray[np.float32] | None
     ) -> ScaledFeatures | ScaledTable:
-        """Return scaled features. With the squared hinge loss, a dense X is not copied."""
+        """Return the features together with their scaling, which `normalize` determines.
+
+        With the squared hinge loss, a dense X is wrapped in a `ScaledTable`, which does not copy X.
+        """
         scaling = scaled_features if self._dense == "as given" else ScaledFeatures
         return scaling(X, sample_weight, self.normalize, center=self.fit_intercept)
 
@@ -359,7 +362,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             self._warn_of_unfinished(stacklevel=4)
 
     def _warn_of_unfinished(self, stacklevel: int) -> None:
-        """Warn if labels did not converge. The warning points to the caller of the public function."""
+        """Warn if some labels did not converge.
+
+        `stacklevel` is passed to `warnings.warn`. With 4, a warning from `fit` points to the line that called
+        `fit`.
+        """
         n_labels = len(self.n_iter_)
         unfinished = int(np.count_nonzero(self.n_iter_ >= self.max_iter))
         if unfinished:
@@ -416,7 +423,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         return int(np.count_nonzero(added.n_iter_ >= self.max_iter))
 
     def _margins(self, labels: list[int], *, dense: bool) -> tuple[Any, NDArray[np.float32]]:
-        """Return the weights of some labels, and their intercepts before the threshold is subtracted."""
+        """Return the weights and the intercepts of the given labels.
+
+        `intercept_` has the intercepts minus the threshold. This method adds the threshold back.
+        """
         threshold = np.float32(getattr(self, "threshold_", 0.0))
         weights: Any = self.coef_[labels]
         if dense:

@@ -118,26 +118,27 @@ class LEMLClassifier(LinearClassifier):
     updates of W and H are ridge regressions.
 
     With ``alpha="auto"``, a quarter of the rows is held out, but at most 2,000 rows. With more than 30,000
-    labels, fewer rows are held out. With few rows, up to four different parts of the rows are held out one
-    after the other. If the fit uses Newton's method, only one part is held out. The model is fitted to the
-    remaining rows with several values of alpha, which differ by factors of 3. The first value is
-    ``3 * s * w``. Here, s is the root mean square of the Euclidean lengths of the rows, after X is scaled as
-    `normalize` states. w is the mean of the sample weights times the mean of the label weights. The search
-    continues in the direction in which the loss on the held-out rows falls. The fit with the first value
-    takes four turns. The fit with each further value continues from the factors of the previous fit and takes
-    two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss near
-    its minimum. There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit` uses
-    the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this value as
-    `alpha_` and then fits the model to all rows. `alpha_` grows with s, with the sample weights and with the
-    label weights.
+    labels, fewer rows are held out. If the held-out part has fewer than 500 rows, up to four disjoint parts
+    are held out in turn, as in cross-validation. With Newton's method, only one part is held out. The model
+    is fitted to the remaining rows with several values of alpha, which differ by factors of 3. The first
+    value is ``3 * s * w``. Here, s is the root mean square of the Euclidean lengths of the rows, after X is
+    scaled as `normalize` states. w is the mean of the sample weights times the mean of the label weights. The
+    search continues in the direction in which the loss on the held-out rows falls. The fit with the first
+    value takes four turns. The fit with each further value continues from the factors of the previous fit and
+    takes two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss
+    near its minimum. There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit`
+    uses the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this
+    value as `alpha_` and then fits the model to all rows. `alpha_` grows with s, with the sample weights and
+    with the label weights.
 
     With ``threshold="auto"``, a tenth of the rows is held out after the last turn, but at most 2,000 rows.
-    With fewer than 500 rows, up to a quarter of them is held out. With few rows, up to three different parts
-    of the rows are held out one after the other. A copy of W is updated once without the held-out rows, and H
-    is not changed. The held-out rows are then scored with this copy. The threshold is chosen so that the
-    number of scores above the threshold equals the number of true labels of the held-out rows. The fitted
-    factors do not change. Learning the threshold takes 5 to 15 % of the time of a fit with ``alpha="auto"``.
-    With a given `alpha` and few turns, learning the threshold takes up to a third of the time of the fit.
+    With fewer than 500 rows, up to a quarter of them is held out. If the held-out part has fewer than 200
+    rows, up to three disjoint parts are held out in turn, as in cross-validation. A copy of W is updated once
+    without the held-out rows, and H is not changed. The held-out rows are then scored with this copy. The
+    threshold is chosen so that the number of scores above the threshold equals the number of true labels of
+    the held-out rows. The fitted factors do not change. Learning the threshold takes 5 to 15 % of the time of
+    a fit with ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up to a
+    third of the time of the fit.
 
     Let r be the number of columns of W and H. Without Newton's method, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X. It also takes
@@ -339,7 +340,7 @@ class LEMLClassifier(LinearClassifier):
 
 
 def _check_observed(observed: Any, shape: tuple[int | None, int]) -> csr_array:
-    """Convert the mask of known entries to a canonical CSR array of ones."""
+    """Check the mask `observed`, and convert it to a canonical CSR array whose stored values are all 1."""
     try:
         known = check_labels(observed)
     except ValueError as error:

@@ -48,20 +48,20 @@ class PDSparseClassifier(SparseLinearClassifier):
     search : {"exact", "sampled"}, default="exact"
         How `fit` finds the labels that most violate the margin of a row. A label that the row does not have
         violates the margin if its score plus 1 is higher than the lowest score of the labels that the row
-        has. Of these labels, those with the highest scores violate the margin most. "exact" computes the
-        scores of all labels. "sampled" estimates the scores from a random sample of the features of the row.
-        The probability that a feature is drawn is proportional to its absolute value in the row.
+        has. The higher the score of such a label, the more the label violates the margin. "exact" computes
+        the scores of all labels. "sampled" estimates the scores from a random sample of the features of the
+        row. The probability that a feature is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
-        Number of labels that a pass adds to the active set of a row; >= 1. These are the labels that most
-        violate the margin of the row (see `search`). With None, the number starts at the mean number of
-        labels per row. After each pass that spent more than two thirds of its work on the search for labels,
-        the number is doubled, but it is never more than 100. If `n_candidates` is an int, all passes use this
-        number.
+        Maximum number of labels that a pass adds to the active set of a row; >= 1. The labels that most
+        violate the margin of the row are added (see `search`). With None, the maximum starts at the mean
+        number of labels per row. After each pass that spent more than two thirds of its work on the search
+        for labels, the maximum is doubled, but it never exceeds 100. If `n_candidates` is an int, all passes
+        use this number.
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
-        at most as many passes as the main fit, and stops earlier when it has converged within `tol`. With
-        `early_stopping`, the refit takes at most as many passes as the main fit needed to reach its best
-        weights. The refitted weights are then kept only if the refit does not lower the precision on the
+        no more passes than the main fit took, and stops earlier when it has converged within `tol`. With
+        `early_stopping`, the refit takes no more passes than the main fit needed to reach its best weights.
+        In this case, the refitted weights are kept only if the refit does not lower the precision on the
         held-out rows.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
@@ -118,9 +118,10 @@ class PDSparseClassifier(SparseLinearClassifier):
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
     weights that all labels together have for the nonzero features of the row. The fit stores a copy of X, and
     12 bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero value, or 4
-    bytes per value of a dense X without zeros. The fit also stores about 30 bytes per (feature, label) pair
-    that occurs in a row. A pair occurs in a row if the feature is nonzero in the row and the label is in the
-    active set of the row. `early_stopping` doubles the memory of the weights and the active sets.
+    bytes per value of a dense X without zeros. The fit also stores about 30 bytes for each distinct (feature,
+    label) pair that occurs in at least one row. A pair occurs in a row if the feature is nonzero in the row
+    and the label is in the active set of the row. `early_stopping` doubles the memory of the weights and the
+    active sets.
 
     If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
     then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. Any other
@@ -143,7 +144,8 @@ class PDSparseClassifier(SparseLinearClassifier):
     the number of predicted labels on the held-out rows equals the number of true labels. With
     `early_stopping`, the rows that are held out for early stopping are also used for these choices, at almost
     no cost. Without `early_stopping`, the choices take up to 16 % of the fit time if there are at least a
-    thousand rows. With a few hundred rows, the choices take up to 28 % of the fit time (a few milliseconds).
+    thousand rows. With a few hundred rows, the choices take a few milliseconds, which is up to 28 % of the
+    fit time.
 
     The loss of a row depends only on two labels: the lowest-scored label that the row has and the
     highest-scored label that it does not have. If many labels are hard to predict, nearly every row has these

@@ -1,8 +1,9 @@
 """Division of the fit of `DiSMECClassifier` into pieces, which several machines can share.
 
-The fit divides the labels into groups, which are called units. A piece is the fit of a range of units. With a
-sparse X, a unit has up to sixteen labels of similar frequency, or up to thirty-two if the labels are rare.
-Such a unit is also called a panel. With a dense X and the squared hinge loss, a unit has up to 256 labels.
+The fit divides the labels into groups, which are called units. A piece is a range of consecutive units. With
+a dense X and the squared hinge loss, a unit has up to 256 labels. In all other cases, a unit has up to
+sixteen labels of similar frequency, or up to thirty-two if the labels are rare. Such a unit is also called a
+panel.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ __all__ = ["DiSMECPieces", "prepared_for"]
 
 
 def prepared_for(X: csr_array | NDArray[Any], Y: csr_array, params: dict[str, Any], report: Tell) -> Any:
-    """Return the prepared rows of X that are stored on disk, or None if the fit copies X in memory.
+    """Memory-map the prepared rows of X, or return None if the fit must copy X in memory.
 
-    The docstring of `manylabel.linear.prepared` describes the prepared rows.
+    If the prepared rows are not yet on disk, they are written first. The docstring of
+    `manylabel.linear.prepared` describes the prepared rows, and `prepared_rows` describes the result.
     """
     return prepared_rows(
         X,
@@ -93,7 +95,11 @@ class DiSMECPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the values that all pieces share: C and the scaling of the columns."""
+        """Return the values that all pieces share: C and the scaling of X.
+
+        C is chosen if it is "auto". The scaling is the flag `by_row` (whether rows are scaled to unit
+        length), and a shift and a scale for each column if columns are scaled.
+        """
         params = estimator.parameters.check(estimator)
         scaled = estimator._scaled_features(X, sample_weight)
         C = params["C"]
@@ -161,7 +167,10 @@ class DiSMECPieces:
 
 
 def _sparse_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> csc_array:
-    """Return the weights of all labels. Labels that occur in no training row have no stored weights."""
+    """Join the weights of all pieces into one CSC array with a row for each label.
+
+    The rows of labels that occur in no training row have no stored values.
+    """
     n_labels, n_features = shape
     labels = np.concatenate([piece["labels"] for piece in pieces])
     rows: list[Any] = [
@@ -176,7 +185,7 @@ def _sparse_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> csc_arr
 
 
 def _dense_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> NDArray[np.float32]:
-    """Return the weights of all labels, which are 0 for labels that occur in no training row."""
+    """Join the weights of all pieces into one ndarray. Labels that occur in no row have weights 0."""
     weights = np.zeros(shape, dtype=np.float32)
     for piece in pieces:
         weights[piece["labels"]] = piece["weights"]

@@ -1,11 +1,15 @@
 """Rows of X that are prepared for the fit of `DiSMECClassifier`, in memory or on disk.
 
-The fit uses a copy of X. Depending on the parameters, the rows of this copy are scaled to unit length, and
-the copy has a column of ones for the intercept. The copy has no columns that are zero in every row. If some
-labels are frequent, or if the loss is logistic, the fit also uses the transpose of the copy. If X is
-memory-mapped from a folder that `manylabel.datasets.convert` wrote, and the process is allowed to write to
-this folder, the first fit writes the copies to it, and all fits memory-map them. X and the copies may then be
-larger than memory. In all other cases, the copies are in memory.
+The fit uses a copy of X, except if X is dense and the loss is the squared hinge loss. The parameters
+determine whether the rows of this copy are scaled to unit length, and whether the copy has a column of ones
+for the intercept. Columns of X that are zero in every row are left out of the copy. The fit also uses the
+transpose of the copy if some labels are frequent, if `solver` is "exact", or if the loss is logistic.
+
+The copy and its transpose are on disk if three conditions are met. X is memory-mapped from a folder that
+`manylabel.datasets.convert` wrote, and the fit uses all of its rows. The fit does not scale the columns of X.
+The process is allowed to write to the folder. The first fit then writes them to the folder, and all fits
+memory-map them. X, the copy and the transpose may then be larger than memory. In all other cases, the copy
+and its transpose are in memory.
 """
 
 from __future__ import annotations
@@ -59,6 +63,8 @@ def prepared_rows(
 ) -> _Prepared | None:
     """Memory-map the prepared rows of X. If they do not exist, write them first.
 
+    The docstring of `manylabel.linear.prepared` describes the prepared rows.
+
     Parameters
     ----------
     X : csr_array or ndarray, of shape (n_samples, n_features)
@@ -78,8 +84,9 @@ def prepared_rows(
     tuple or None
         Five values: the prepared rows; their transpose, or None if it is not needed; the column index in X of
         each prepared column except the column of ones; the number of columns of X; and the number of columns
-        of the prepared rows. The result is None if X is not memory-mapped from a folder that `convert` wrote,
-        or if the process is not allowed to write to this folder. The fit then makes copies in memory.
+        of the prepared rows. The result is None if X is dense, if X is not memory-mapped from a folder that
+        `convert` wrote, or if the process is not allowed to write to this folder. The fit then makes copies
+        in memory.
     """
     folder = folder_of(X)
     if folder is None:
@@ -143,7 +150,11 @@ def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepare
 
 
 def _written_once(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder if it does not exist. The folder has another name until it is complete."""
+    """Create a folder and fill it with the function `write`, if the folder does not exist.
+
+    `write` fills a temporary folder, which is renamed when it is complete. If an exception is raised, the
+    temporary folder is removed.
+    """
     if folder.exists():
         return
     aside = folder.with_name(f"{folder.name}.tmp")
@@ -158,7 +169,7 @@ def _written_once(folder: Path, write: Callable[[Path], None]) -> None:
 
 
 def _new_arrays(folder: Path, n_rows: int, n_stored: int) -> _Arrays:
-    """Memory-map new files for the arrays indptr, indices and data of a CSR matrix."""
+    """Create and memory-map files for the arrays indptr, indices and data of a CSR matrix."""
 
     def new(name: str, dtype: type, size: int) -> NDArray[Any]:
         # An empty file cannot be mapped.

@@ -62,9 +62,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     n_components : int or float, default=0.99
         Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
         and 1 is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the
-        labels. In this case, k is the smallest number for which the k largest eigenvalues have a sum above
-        this fraction. With a float, k is at most 300. If there are more than 1024 labels, k is 300 for every
-        float.
+        labels. In this case, k is the smallest number for which the sum of the k largest eigenvalues exceeds
+        this fraction of the sum of all eigenvalues. With a float, k is at most 300. If there are more than
+        1024 labels, k is 300 for every float. This parameter is ignored with ``embedding="none"``.
     kernel : str, default="gaussian"
         Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy".
         "matern-3" and "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. The distribution of the
@@ -77,13 +77,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
-        link. With ``gamma=1``, the frequencies follow the median heuristic. For example, the Gaussian kernel
-        is ``exp(-gamma^2 |p - p'|^2 / median)``, where p and p' are the linear predictions of two rows. Here,
-        median is the median of the squared distances ``|p - p'|^2`` over all pairs of rows. With more than
-        1,000 rows, the median is computed for 1,000 random rows. "auto" tries the values 1/4 and 1/2, and
-        also 1 if 1/4 is not better than 1/2. Of these values, "auto" chooses the one for which a
-        least-squares fit has the lowest leave-one-out error (see Notes). This parameter is ignored with
-        ``kernel="linear"``.
+        link. For example, the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / q)``, where p and p' are the
+        linear predictions of two rows. Here, q is the median of the squared distances ``|p - p'|^2`` over all
+        pairs of rows. With more than 1,000 rows, q is computed for 1,000 random rows. With ``gamma=1``, the
+        frequencies follow the median heuristic. "auto" tries the values 1/4 and 1/2, and also 1 if 1/4 is not
+        better than 1/2. Of these values, "auto" chooses the one for which a least-squares fit has the lowest
+        leave-one-out error (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -279,9 +278,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
     The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
     tenth of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one
-    after the other, until at least 500 rows or all rows have been held out. If the held-out rows have 500
-    positive entries for the sampled labels before that, no more rows are held out. If all held-out rows
-    together have fewer than ten such entries, the threshold is 0.
+    after the other. This ends when at least 500 rows or all rows have been held out, or when the held-out
+    rows have at least 500 positive entries for the sampled labels. If all held-out rows together have fewer
+    than ten such entries, the threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the

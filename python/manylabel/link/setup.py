@@ -86,10 +86,11 @@ def automatic_features(n_samples: int) -> int:
 
 
 def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
-    """Return the unfitted embedding.
+    """Return a `Rembrandt` that is not fitted yet.
 
-    If the user passed no instance of `Rembrandt`, the embedding has the default `n_components` and `l2`.
-    `linear_predictions` replaces these values later.
+    If the user passed an instance of `Rembrandt`, the result is a clone of it. Otherwise, the result is a new
+    instance with the default `n_components` and `l2` of `Rembrandt`. `linear_predictions` replaces these two
+    values later.
     """
     embedding, n_jobs, random_state = params["embedding"], params["n_jobs"], params["random_state"] % 2**32
     if isinstance(embedding, Rembrandt):

@@ -89,8 +89,8 @@ def calibration_error(
         stored entry, and "all" uses all pairs. With "all", entries that are not stored have the
         probability 0. If `probabilities` is dense, both choices use all pairs.
     above : float, default=0.0
-        Pairs with probabilities greater than `above` are used, and other pairs are left out. With
-        ``above=0``, no pair is left out, not even pairs with the probability 0.
+        If `above` is > 0, only pairs with probabilities greater than `above` are used. With ``above=0``, no
+        pair is left out, not even pairs with the probability 0.
     least_positives : int, default=1
         With ``average="label"``, labels that are true in fewer than `least_positives` rows are left out.
 
@@ -108,12 +108,13 @@ def calibration_error(
     Notes
     -----
     Even perfectly calibrated probabilities have an error above 0, since the fraction of true labels in a bin
-    is random. This part of the error increases with the number of bins and decreases with the number of
-    pairs. With ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if few
-    rows have a stored entry for this label. If this is the case for most labels, the result is mostly random,
-    too.
+    is random. This random part of the error increases with the number of bins and decreases with the number
+    of pairs. With ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if
+    few rows have a stored entry for this label. If this is the case for most labels, the result is mostly
+    random, too.
 
-    The time is O(m log m) for m stored entries. No dense matrix is made.
+    The time is O(m log m), where m is the number of stored entries of `Y_true` and `probabilities`. If an
+    argument is dense, all of its entries count as stored. Sparse arguments are never made dense.
 
     Examples
     --------
@@ -152,8 +153,9 @@ def calibration_error(
 def _error(values: Floats, hits: NDArray[np.bool_], others: int, missed: int, n_bins: int) -> float:
     """Return the calibration error of (row, label) pairs.
 
-    `values` and `hits` have one element per pair. `others` is the number of pairs that are not in `values`;
-    their probability is 0. `missed` is the number of these other pairs whose label is true.
+    `values` contains the probability of each listed pair, and `hits` states for each listed pair whether its
+    label is true. `others` is the number of additional pairs, which have the probability 0. `missed` is the
+    number of additional pairs whose label is true.
     """
     n = len(values) + others
     if n == 0:
@@ -172,7 +174,7 @@ def _error(values: Floats, hits: NDArray[np.bool_], others: int, missed: int, n_
 def reliability_curve(
     Y_true: Matrix, probabilities: Matrix, *, n_bins: int = 15, above: float = 0.0
 ) -> Reliability:
-    """Compute the points of a reliability curve: mean probability and fraction of true labels of each bin.
+    """Compute a reliability curve: for each bin, the mean probability and the fraction of true labels.
 
     If `probabilities` is sparse, only the (row, label) pairs with a stored entry are used. If `probabilities`
     is dense, all (row, label) pairs are used.
@@ -251,9 +253,9 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The mean of ``(p - h)**2`` over the k most probable labels of each row and over all rows. Here, p is
-        the probability of a label, and h is 1 for a true label and 0 otherwise. The result is a float if `k`
-        is an int. The mean is NaN if no row has a candidate.
+        The mean of ``(p - h)**2`` over all (row, label) pairs in which the label is one of the k most
+        probable labels of the row. Here, p is the probability of a label, and h is 1 for a true label and 0
+        otherwise. The result is a float if `k` is an int. The mean is NaN if no row has a candidate.
 
     Raises
     ------
@@ -279,10 +281,11 @@ def log_loss_at_k(
     Returns
     -------
     float or ndarray of shape (len(k),), dtype float64
-        The mean loss over the k most probable labels of each row and over all rows. The loss of a label with
-        probability p is ``-log p`` if the label is true, and ``-log(1 - p)`` otherwise. Probabilities are
-        clipped to the range from 1.2e-7 to 1 - 1.2e-7, because the logarithm of 0 is not finite. The result
-        is a float if `k` is an int. The mean is NaN if no row has a candidate.
+        The mean loss over all (row, label) pairs in which the label is one of the k most probable labels of
+        the row. The loss of a label with probability p is ``-log p`` if the label is true, and
+        ``-log(1 - p)`` otherwise. Probabilities are clipped to the range from 1.2e-7 to 1 - 1.2e-7, because
+        the logarithm of 0 is not finite. The result is a float if `k` is an int. The mean is NaN if no row
+        has a candidate.
 
     Examples
     --------
@@ -322,8 +325,8 @@ def _at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int], loss: A
 def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_array, NDArray[np.int64]]:
     """Check true labels and probabilities, and convert both to CSR arrays without unknown entries.
 
-    Zeros of dense probabilities are kept as stored entries. The third result is the number of known entries
-    of each label.
+    Zeros of dense probabilities are kept as stored entries. The third result contains, for each label, the
+    number of rows in which the entry of `Y_true` is known.
     """
     Y, P = check_pair(Y_true, probabilities, "probabilities")
     if not isinstance(P, csr_array):
@@ -345,7 +348,10 @@ def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_arra
 
 
 def hits_of(P: csr_array, Y: csr_array) -> NDArray[np.bool_]:
-    """Return a boolean array that states for each stored entry of P whether its label is true."""
+    """Return a boolean array that states for each stored entry of P whether the row has the label.
+
+    A row has a label if Y has a stored entry at the same position.
+    """
     if Y.nnz == 0:
         return np.zeros(P.nnz, dtype=bool)
     c = np.int64(Y.shape[1])

@@ -155,8 +155,8 @@ def ndcg_at_k(Y_true: Matrix, scores: Matrix, k: int | Sequence[int] = (1, 3, 5)
 
     In each row, only the k labels with the highest scores are considered. A true label at rank r adds
     ``1 / log2(r + 1)`` to the gain of the row. The gain of each row is divided by the largest possible gain
-    of this row. This largest gain is reached if each of the first min(k, number of true labels) ranks has a
-    true label.
+    of this row. A row reaches this gain if all of its first m ranks have true labels, where m is the smaller
+    of k and the number of true labels of the row.
 
     Returns
     -------
@@ -181,8 +181,9 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
     the matrix. The propensity of a label is the probability that the matrix has the label for a row, given
     that the label applies to this row.
 
-    The propensity of label j is estimated as p_j = 1 / (1 + C (N_j + B)^-A), with C = (log N - 1) (B + 1)^A
-    [1]_. N is the number of training rows, and N_j is the number of training rows with label j.
+    As in [1]_, the propensity of label j is estimated as p_j = 1 / (1 + C (N_j + B)^-A), with
+    C = (log N - 1) (B + 1)^A. N is the number of training rows, and N_j is the number of training rows with
+    label j.
 
     Parameters
     ----------
@@ -429,7 +430,7 @@ def as_asked(k: int | Sequence[int], values: Floats) -> float | Floats:
 
 
 def check_k(k: Any) -> NDArray[np.int64]:
-    """Check the argument `k`, and return its values."""
+    """Check the argument `k`, an integer or a sequence of integers, and return it as a 1-D int64 array."""
     ks: list[Any] = list(k) if np.iterable(k) else [k]
     if not ks or not all(isinstance(one, int | np.integer) and one is not True and one >= 1 for one in ks):
         raise ValueError(
@@ -444,8 +445,10 @@ def check_k(k: Any) -> NDArray[np.int64]:
 def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
     """Check true labels and predictions, and return both.
 
-    Sparse matrices are returned with sorted and unique indices. The stored values of the labels are 1, or NaN
-    for unknown entries. `name` is the name of the predictions in error messages.
+    The true labels are returned as a CSR array. Its stored values are 1 for true labels, and NaN for unknown
+    entries. The predictions are returned as an ndarray if they are dense, and as a CSR array if they are
+    sparse. All CSR arrays have sorted and unique indices. `name` is the name of the predictions in error
+    messages.
     """
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)
@@ -461,7 +464,10 @@ def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[cs
 
 
 def known_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
-    """Check true labels and scores, and remove the unknown entries from both."""
+    """Check true labels and scores, and return both without their unknown entries.
+
+    Unknown entries are not stored in the returned labels, and their scores are replaced by -inf.
+    """
     Y, scores = check_pair(Y_true, scores)
     unknown = unknown_entries(Y)
     return known_ones(Y), scores if unknown is None else without(scores, unknown)
@@ -498,7 +504,7 @@ def _check_indicator(Y: Matrix, name: str) -> csr_array:
 
 
 def _check_matrix(matrix: Any, name: str) -> Any:
-    """Check that a matrix is 2-D, numeric and not empty.
+    """Check that a matrix is 2-D and numeric or bool, with at least one row and one column.
 
     A sparse matrix is converted to a CSR array with sorted, unique indices.
     """

@@ -45,17 +45,20 @@ class RankingScorer:
 
     @property
     def needs_propensities(self) -> bool:
-        """Whether the measure needs propensities that were not given."""
+        """Whether the measure needs propensities, but none were given."""
         return self.measure.startswith("PS") and self.propensities is None
 
     def with_propensities(self, Y: Any) -> RankingScorer:
-        """Return a scorer with propensities computed from Y, or this scorer if it needs no propensities."""
+        """Return a scorer with propensities computed from Y.
+
+        If the measure needs no propensities, or if they were given, return this scorer itself.
+        """
         if not self.needs_propensities:
             return self
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))
 
     def of_ranking(self, Y: Any, top: Any) -> float:
-        """Return the measure of a ranking. The ranking must have at least k labels for each row."""
+        """Return the value of the measure for `top`, a result of `ranking` for k or more labels per row."""
         more: tuple[Any, ...] = ()
         if self.measure.startswith("PS"):
             if self.propensities is None:
@@ -64,7 +67,7 @@ class RankingScorer:
         return float(_MEASURES[self.measure](Y, top, *more, k=self.k))
 
     def __call__(self, estimator: Any, X: Any, Y: Any) -> float:
-        """Return the measure of the rankings of a fitted classifier. Higher values are better."""
+        """Return the value of the measure for a fitted classifier on X and Y. Higher values are better."""
         return self.of_ranking(Y, ranking(estimator, X, self.k))
 
 
@@ -98,9 +101,8 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
     propensities : ndarray of shape (n_labels,), default=None
         Propensities of the labels, for "PSP@k" and "PSnDCG@k"; see `manylabel.metrics.propensities`. If this
         argument is None, `manylabel.model_selection.cross_validate` computes the propensities from the
-        training rows of each fold, and `manylabel.model_selection.search` computes them from all rows. If a
-        scorer for "PSP@k" or "PSnDCG@k" is used in any other way, it raises a ValueError, because it has no
-        propensities.
+        training rows of each fold, and `manylabel.model_selection.search` computes them from all rows. In
+        any other use, a scorer for "PSP@k" or "PSnDCG@k" without propensities raises a ValueError.
 
     Returns
     -------
@@ -134,7 +136,7 @@ def scorer(name: str, *, propensities: Any = None) -> Callable[[Any, Any, Any], 
 
 
 def scorers_of(scoring: Any) -> dict[str, Callable[[Any, Any, Any], float]]:
-    """Return a dict of scorers by name. `scoring` is as in `cross_validate`."""
+    """Return a dict that maps names to scorers. `scoring` has the same meaning as in `cross_validate`."""
     if isinstance(scoring, str):
         return {scoring: scorer(scoring)}
     if callable(scoring):

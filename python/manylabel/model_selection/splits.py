@@ -39,10 +39,10 @@ def iterative_split(
     """Split rows into training and test rows, so that every label has about the same frequency in both.
 
     The two parts are the training rows and the test rows. The rows are first assigned by iterative
-    stratification [1]_. Each step takes the label with the fewest rows that are not assigned yet, and assigns
-    these rows. Each of these rows is assigned to the part that still needs the most rows of this label. After
-    the last step, rows are moved or exchanged between the parts as long as this makes the frequencies of the
-    labels in the two parts more similar.
+    stratification [1]_. Each step takes the label with the fewest unassigned rows, and assigns all unassigned
+    rows of this label. Each of them is assigned to the part that still needs the most rows of this label.
+    After the last step, rows are moved or exchanged between the parts as long as this makes the frequencies
+    of the labels in the two parts more similar.
 
     Parameters
     ----------
@@ -184,7 +184,10 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
 
 
 class _InOrder:
-    """Value of `random_state` with which the rows of a label are assigned in their order in Y."""
+    """Value of `random_state` with which `stratified_parts` does not shuffle the rows.
+
+    Rows with the same label are then assigned to the parts in their order in Y.
+    """
 
 
 _IN_ORDER = _InOrder()
@@ -255,12 +258,16 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
     """Move and exchange rows between parts, as long as this brings the parts closer to their shares.
 
     Iterative stratification assigns each row only once. The labels that are assigned last can therefore have
-    different frequencies in the parts. A deviation is the difference between the actual and the wanted number
-    of rows with a label in a part. Each step takes the label with the largest deviation, relative to the
-    share of the part. The step also takes a part with too many rows with this label, and a part with too few
-    of these rows. A row with the label moves from the first part to the second part, and a row without the
-    label may move back. The step chooses the rows for which the sum of squared deviations decreases most. The
-    sum also includes the total number of rows of each part, as if an additional label occurred in all rows.
+    different frequencies in the parts. The share of a part is the fraction of the rows that it gets. For each
+    part and label, the deviation is the actual minus the wanted number of rows with the label in the part.
+
+    Each step divides the absolute deviations by the shares of the parts, and chooses the label with the
+    largest result in any part. The step also chooses two parts, a source and a target. The deviation of the
+    label is larger in the source than in the target. A row with the label moves from the source to the
+    target, and a row without the label may move back. The step chooses the rows for which the sum of squared
+    deviations over all parts and labels decreases most. If the sum does not decrease for any rows, the label
+    with the next largest result is tried. The sum also includes the deviations of the total number of rows of
+    each part, as if an additional label occurred in all rows.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):
@@ -271,7 +278,7 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
 
 
 class _Parts:
-    """Assignment of rows to parts, with the deviations of the parts from their shares.
+    """Assignment of rows to parts, with the deviation of each part and label; see `_exchange`.
 
     Parameters
     ----------
@@ -335,9 +342,10 @@ class _Parts:
         """Return the best row with `label` to move from `source` to `target`, and the row to move back.
 
         The second row does not have the label. It is -1 if only the first row moves. The result is None if no
-        exchange lowers the sum of squared deviations (see `_exchange`). Exchanging rows a and b changes this
-        sum by ``2 (gain_a - gain_b + |a - b|^2)``. Here, `_gain` computes gain_a and gain_b, and
-        ``|a - b|^2`` is the number of labels that only one of the two rows has.
+        exchange lowers the sum of squared deviations (see `_exchange`). Moving row a from `source` to
+        `target`, and row b from `target` to `source`, changes this sum by ``2 (gain_a - gain_b + |a -
+        b|^2)``. Here, `_gain` computes gain_a and gain_b, and ``|a - b|^2`` is the number of labels that only
+        one of the two rows has.
         """
         with_label = self._with(label)
         leaving = with_label[self.part[with_label] == source]
@@ -356,7 +364,7 @@ class _Parts:
         return int(a[at]), int(b[to - 1]) if to else -1
 
     def _common(self, a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the number of labels that each row of a has in common with each row of b."""
+        """For each row in `a` and each row in `b`, count the labels that both rows have."""
         (of_a, labels_a), (of_b, labels_b) = self._entries(a), self._entries(b)
         order = np.argsort(labels_b, kind="stable")
         of_b, labels_b = of_b[order], labels_b[order]
@@ -367,7 +375,10 @@ class _Parts:
         return np.bincount(pairs, minlength=len(a) * len(b)).reshape(len(a), len(b))
 
     def _entries(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """For each stored entry of `rows`, return the position of its row in `rows` and its label."""
+        """Return the labels of the given rows, as one array of row positions and one array of labels.
+
+        A row position is a position in `rows`. The arrays have one entry for each label of each row.
+        """
         first, lengths = self.rows.indptr[rows], self._lengths[rows]
         return np.repeat(np.arange(len(rows)), lengths), self.rows.indices[_ranges(first, lengths)]
 

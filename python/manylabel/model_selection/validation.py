@@ -77,10 +77,11 @@ def cross_validate(
 
     Notes
     -----
-    The functions that `scorer` returns can also be passed to scikit-learn's `cross_validate`. The results are
-    the same if Y is dense. However, scikit-learn's function does not accept a sparse Y, and does not compute
-    the propensities that "PSP@k" and "PSnDCG@k" need. The function of this library accepts a sparse Y and
-    does not make Y dense. In each fold, it computes rankings only once, for the largest k of all scorers.
+    The functions that `scorer` returns can also be passed to scikit-learn's `cross_validate`. With a dense Y,
+    the results are the same. However, scikit-learn's function does not accept a sparse Y. It also does not
+    compute the propensities that "PSP@k" and "PSnDCG@k" need, so they must be passed to `scorer`. The
+    function of this library accepts a sparse Y and does not make Y dense. In each fold, it computes rankings
+    only once, for the largest k of all scorers.
 
     Examples
     --------
@@ -298,7 +299,10 @@ def _for_training_rows(measure: Any, Y: Any) -> Any:
 
 
 def _without_names(Y: Any, params: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
-    """Convert a Y of label names to an indicator matrix, and add `label_names` to the arguments of `fit`."""
+    """Return Y and the arguments of `fit`. Label names in Y are converted to an indicator matrix.
+
+    If Y was converted, the returned arguments include `label_names`, the names of the columns of Y.
+    """
     given = dict(params or {})
     known = given.get("label_names")
     if known is not None:

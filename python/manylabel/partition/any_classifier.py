@@ -27,8 +27,8 @@ _LEAST = 1e-7
 def rows_at_once(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Divide rows into small batches, and yield each batch as a slice.
 
-    A dense array with one row for each row of a batch, and with `n_columns` columns, needs little memory. If
-    there are no rows, the function yields one empty slice.
+    A dense array with `n_columns` values for each row of a batch has at most 4,194,304 values, unless the
+    batch has only one row. If there are no rows, the function yields one empty slice.
     """
     step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):
@@ -96,7 +96,7 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     varying_ : ndarray of shape (n_varying,), dtype int32
         Labels that occur in some but not all training rows.
     log_odds_ : ndarray of shape (n_labels,), dtype float32
-        Constant score of each label, which is used for labels that are not scored by `estimator_`.
+        Constant score of each label. It is used only if `estimator_` does not score the label.
     error_ : str or None
         Message of the exception if `estimator` could not be fitted, and None otherwise.
     n_features_in_ : int

@@ -30,7 +30,7 @@ _Csr = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]
 
 
 class DenseScorer:
-    """Scorer with the interface of `_core.Scorer` that calls a function to compute the scores of all labels.
+    """Scorer that calls a function to compute all scores, and has the interface of `_core.Scorer`.
 
     Parameters
     ----------
@@ -83,13 +83,14 @@ class _Answer(Generic[T]):
 
 
 class AskedScorer:
-    """Scorer with the interface of `_core.Scorer` that calls the Python methods of the block models.
+    """Scorer that calls the Python methods of the block models, and has the interface of `_core.Scorer`.
 
     If rows may be routed to several blocks, the scores of every row are converted to log-odds, and the
     log-odds from all blocks of the row are merged. A row that is routed to only one block also gets log-odds,
-    so that the scores of all rows are comparable. Some models multiply the score of each label by a different
-    factor to get log-odds, so the log-odds can rank the labels in another order. For this reason, the best
-    labels are selected only after the scores of all labels in the blocks of the row have been converted.
+    so that the scores of all rows are comparable. To get log-odds, some models multiply the scores of
+    different labels by different factors, so the log-odds can rank the labels in another order. For this
+    reason, the best labels are selected only after the scores of all labels in the blocks of the row have
+    been converted.
 
     Parameters
     ----------
@@ -236,11 +237,12 @@ class AskedScorer:
     def _merged(
         self, X: csr_array | NDArray[Any], k: int | None, threads: int
     ) -> Iterator[tuple[int, csr_array]]:
-        """Merge the scores of one range of rows after another, to limit the number of scores in memory.
+        """Merge the scores that each row has in its blocks.
 
-        The method yields a tuple for each range. The tuple contains the position of the first row of the
-        range and a matrix of merged scores. For each row, the matrix has the `k` highest scores. If `k` is
-        None, the matrix has the scores of all labels in the blocks of the row.
+        The rows are divided into ranges, to limit the number of scores in memory. The method yields a tuple
+        for each range. The tuple contains the position of the first row of the range and a matrix of merged
+        scores. For each row, the matrix has the `k` highest scores. If `k` is None, the matrix has the scores
+        of all labels in the blocks of the row.
         """
         routes = self._routes(X, threads)
         sizes = np.array([len(labels) for labels in self._label_blocks], dtype=np.int64)

@@ -183,7 +183,11 @@ class BlockClassifier(MultiLabelClassifier):
         self.speedup_ = self._speedup(X)
 
     def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
-        """Explain the score of a label in a block; see `MultiLabelClassifier.explain`."""
+        """Explain the score of a label for the row `x`; see `MultiLabelClassifier.explain`.
+
+        Among the blocks of the row that have the label, the explanation uses the block to which the router
+        gives the highest score.
+        """
         routes = self._routes(x)
         for block in routes.indices[np.argsort(-routes.data, kind="stable")].tolist():
             model, place = self._model_of_label(block, label)
@@ -199,7 +203,7 @@ class BlockClassifier(MultiLabelClassifier):
         return super()._explained(x, label, names)
 
     def _model_of_label(self, block: int, label: int) -> tuple[Any, int]:
-        """Return the model that scores a label in a block, and the column of the label in its scores."""
+        """Return the model that scores a label in a block, and the label's column in the model's scores."""
         places = np.flatnonzero(self.label_blocks_[block] == label)
         return (self.estimators_[block], int(places[0])) if len(places) else (None, -1)
 
@@ -229,9 +233,10 @@ class BlockClassifier(MultiLabelClassifier):
         return self._scored(blocks)
 
     def _scored(self, blocks: list[Block], weights: Any = None) -> _core.Scorer:
-        """Return a scorer of the Rust core.
+        """Return a scorer of the Rust core for the given blocks.
 
-        If one linear model scores all blocks, `weights` contains the weights of this model.
+        If the same linear model scores the labels of all blocks, the weights of this model can be passed as
+        `weights`. Scoring many rows is then faster.
         """
         return _core.block_scorer(self._router(), blocks, self._n_labels, self._routing(), weights)
 

@@ -96,10 +96,10 @@ class Partition:
 class Chosen:
     """Values chosen for the parameters `n_blocks` and `lam` of `BlockPartitioner`.
 
-    ``n_blocks`` and ``lam`` are the chosen values. If ``n_blocks`` is None, `BlockPartitioner` searches for
-    the number of blocks. ``lams`` are the candidates for `lam` in increasing order. ``precision`` is an array
-    of shape (n_lams, n_folds, 3). It contains the precision at 1, 3 and 5 of each candidate on the held-out
-    rows of each fold.
+    ``n_blocks`` and ``lam`` are the chosen values. ``n_blocks`` is None if no number was chosen.
+    `BlockPartitioner` then searches for the number itself. ``lams`` are the candidates for `lam` in
+    increasing order. ``precision`` is an array of shape (n_lams, n_folds, 3). It contains the precision at 1,
+    3 and 5 of each candidate on the held-out rows of each fold.
     """
 
     n_blocks: int | None
@@ -408,8 +408,9 @@ def _precisions(
 ) -> NDArray[np.float64]:
     """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3).
 
-    `lams` contains the candidates for `lam` in increasing order. The partition and the models are fitted
-    only once, with the first candidate.
+    `lams` contains the candidates for `lam` in increasing order. The partition and the models are fitted only
+    once, with the first candidate, which gives the largest label sets of blocks. For each further candidate,
+    the blocks keep fewer labels of these models.
     """
     ones, unknown_out = known_ones(Y), unknown_entries(Y_out)
     found = find_partition(X, ones, n_blocks, float(lams[0]), setting.params, setting.threads, progress)

@@ -70,7 +70,7 @@ class BlockPartitionClassifier(BlockClassifier):
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
         another library is fitted only to the labels that occur in some but not all rows of a block. Each of
         the other labels of the block gets a constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``.
-        Here, n_1 is the number of rows of the block with the label, and n_0 is the number of rows without it.
+        Here, n_1 rows of the block have the label, and n_0 rows of the block do not have it.
         An estimator of another library gets X as a dense array if X was dense in `fit`, and Y as a dense
         array if Y was dense in `fit`. The method `save` does not support estimators of other libraries.
     n_blocks : int or "auto", default="auto"
@@ -81,10 +81,10 @@ class BlockPartitionClassifier(BlockClassifier):
         number of blocks that `BlockPartitioner` finds, but cross-validation may reduce this number (see
         Notes).
     lam : float or "auto", default="auto"
-        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The penalty
-        is the sum of the squared numbers of labels of all blocks. A larger weight gives blocks with fewer
-        labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given. Otherwise, `mode`
-        determines how the weight is chosen.
+        Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The number
+        of labels of each block is squared, and the penalty is the sum of these squares. A larger weight gives
+        blocks with fewer labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given.
+        Otherwise, `mode` determines how the weight is chosen.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
@@ -92,13 +92,13 @@ class BlockPartitionClassifier(BlockClassifier):
         their default values, "auto" means one to three blocks, and the number differs between rows. Let t be
         the sum of the probabilities of the three most probable blocks of a row. The row is routed to its most
         probable block, and then to the next ones, until the probabilities of the chosen blocks sum to at
-        least ``0.9 t``. If one of these four parameters has another value, "auto" means one block. If rows
-        may be routed to more than one block, the scores of the blocks are merged. The merged score of a label
-        is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over the blocks l of the row that have the
-        label. Here, s_l is the log-odds of the label in block l, and p_l is the probability of block l. The
-        router computes the probabilities p_l, which are scaled to sum to 1 over the blocks of the row. Scores
-        that are margins, such as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate
-        log-odds.
+        least ``0.9 t``. If `n_blocks`, `lam`, `max_labels` or `mode` has a value other than its default,
+        "auto" means one block. If rows may be routed to more than one block, the scores of the blocks are
+        merged. The merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over
+        the blocks l of the row that have the label. Here, s_l is the log-odds of the label in block l, and
+        p_l is the probability of block l. The router computes the probabilities p_l, which are scaled to sum
+        to 1 over the blocks of the row. Scores that are margins, such as the scores of `DiSMECClassifier`,
+        are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -167,9 +167,9 @@ class BlockPartitionClassifier(BlockClassifier):
     captured_ : float
         Fraction of the positive entries of Y for which the row and the label are in the same block.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows. Both values are the number of labels divided by the
-        mean number of scores that are computed per row. In the first value, these are only scores of labels.
-        In the second value, they include the scores of the router.
+        Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
+        mean number of scores that are computed per row. The first value counts only scores of labels. The
+        second value also counts the scores of the router.
 
     See Also
     --------
@@ -236,9 +236,9 @@ class BlockPartitionClassifier(BlockClassifier):
     percentage from 35 to 99 %. In each of the five folds, the partition, the router and the block models are
     fitted once, with the smallest candidate. With a larger candidate, each block has the same rows and a
     subset of its labels. The scores of these models are therefore also used to evaluate the larger
-    candidates. The final fit also computes the partition with the smallest candidate, and then selects the
-    labels for `lam_`. With ``mode="speed"``, `estimator` is also fitted to all labels in each fold, because
-    the candidates are compared with `estimator` alone.
+    candidates. The final fit also computes the partition with the smallest candidate, and then keeps only the
+    labels that each block has with the chosen weight `lam_`. With ``mode="speed"``, `estimator` is also
+    fitted to all labels in each fold, because the candidates are compared with `estimator` alone.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough, or
@@ -359,7 +359,11 @@ class BlockPartitionClassifier(BlockClassifier):
         self.sparse_output_ = sparse_output
 
     def _setting(self, params: dict[str, Any], dense: tuple[bool, bool]) -> Setting:
-        """Return the settings of a fit. `dense` states whether the user passed X and Y as dense arrays."""
+        """Return the settings of a fit.
+
+        `dense` has two values: whether the user passed X as a dense array, and whether the user passed Y as a
+        dense array.
+        """
         return Setting(
             estimator=base_estimator(self.estimator),
             params=params,
@@ -384,7 +388,10 @@ class BlockPartitionClassifier(BlockClassifier):
         setting: Setting,
         report: Report,
     ) -> None:
-        """Divide rows and labels into blocks, fit the router, and set all fitted attributes except models."""
+        """Divide rows and labels into blocks, fit the router, and set the fitted attributes.
+
+        The block models are not fitted: `estimators_` is set to an empty list, which the caller replaces.
+        """
         params = setting.params
         n_blocks = None if params["n_blocks"] == "auto" else params["n_blocks"]
         lam = None if params["lam"] == "auto" else params["lam"]

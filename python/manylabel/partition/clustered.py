@@ -60,10 +60,11 @@ class CBMLCClassifier(BlockClassifier):
         Multi-label classifier, as in `BlockPartitionClassifier`. None means `DiSMECClassifier()`.
     n_clusters : int or "auto", default="auto"
         Number of clusters; >= 1. Rows are scaled to unit length. There are never more clusters than distinct
-        scaled rows. "auto" starts with one cluster per 10,000 rows, but with at most 8 clusters. While the c
-        clusters explain less than ``c - 1`` percent of the variance of the rows, c is halved. For example, 8
-        clusters must explain at least 7 percent. Too many clusters lower the accuracy: each model learns from
-        fewer rows, and similar rows, from which one model should learn, are in different clusters.
+        scaled rows. "auto" first tries one cluster per 10,000 rows, but at most 8 clusters. If c clusters
+        explain less than ``c - 1`` percent of the variance of the rows, c is halved and tried again. For
+        example, 8 clusters must explain at least 7 percent. Too many clusters lower the accuracy for two
+        reasons. Each model learns from fewer rows. In addition, rows that are similar, and from which the
+        same model should learn, are in different clusters.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
@@ -91,9 +92,9 @@ class CBMLCClassifier(BlockClassifier):
         Sum of the squared distances between the rows, scaled to unit length, and the centers of their
         clusters. The sum is weighted by `sample_weight`.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows. Both values are the number of labels divided by the
-        mean number of scores that are computed per row. In the first value, these are only scores of labels.
-        In the second value, they include one score per cluster, which is computed to find the nearest center.
+        Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
+        mean number of scores that are computed per row. The first value counts only the scores of labels. The
+        second value also counts one score per cluster, which is computed to find the nearest center.
 
     See Also
     --------
@@ -113,8 +114,8 @@ class CBMLCClassifier(BlockClassifier):
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
 
-    If `estimator` is from another library, a fit may continue after Ctrl-C until the current fits of clusters
-    are done.
+    If `estimator` is from another library, a fit may continue after Ctrl-C until the models that are being
+    fitted at that moment are done.
 
     References
     ----------
@@ -268,11 +269,11 @@ class LPSRClassifier(BlockClassifier):
         largest. If a part would get too many rows, its intercept is lower (see Notes). A part without labels
         has the intercept -inf.
     speedup_ : tuple of two float
-        Result of `measure_speedup` for the training rows. Both values are the number of labels divided by the
-        mean number of scores that are needed per row. In the first value, these are only scores of
-        candidates. In the second value, they include one score per part, which is needed to find the nearest
-        center. Some base scorers nevertheless compute the scores of all labels (see Notes). Predictions with
-        such a base scorer are not faster by these factors.
+        Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
+        mean number of scores that are needed per row. The first value counts only the scores of candidates.
+        The second value also counts one score per part, which is needed to find the nearest center. Some base
+        scorers nevertheless compute the scores of all labels (see Notes). Predictions with such a base scorer
+        do not get this speedup.
 
     See Also
     --------
@@ -294,11 +295,11 @@ class LPSRClassifier(BlockClassifier):
     If the base scorer is from another library, a fit may continue after Ctrl-C until the fit of the base
     scorer is done.
 
-    If the base scorer is naive Bayes, or if it is `DiSMECClassifier` and X has more than 32 rows, predictions
-    compute only the scores of the candidates. With at most 32 rows, `DiSMECClassifier` computes the scores of
-    all labels, because this is faster than selecting the weights of the candidates. Other base scorers always
-    compute the scores of all labels, for a few rows at a time, and only the scores of the candidates are
-    kept.
+    If the base scorer is naive Bayes, predictions compute only the scores of the candidates.
+    `DiSMECClassifier` does the same if more than 32 rows are predicted in one call. For at most 32 rows, it
+    computes the scores of all labels, because this is faster than selecting the weights of the candidates.
+    Other base scorers always compute the scores of all labels, for a few rows at a time, and only the scores
+    of the candidates are kept.
 
     A split separates the rows of a part by a plane that is perpendicular to the line between the two centers.
     Each side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If the
@@ -443,7 +444,10 @@ class LPSRClassifier(BlockClassifier):
 
 
 class _RestrictedModels:
-    """Callable that takes the index of a part and returns the base scorer for the candidates of this part."""
+    """Callable that takes the index of a part and returns a model that scores the candidates of this part.
+
+    The model is the base scorer, restricted to these candidates.
+    """
 
     def __init__(self, base: Any, places: list[NDArray[np.int32]], n_labels: int) -> None:
         self._base = base
@@ -457,7 +461,10 @@ class _RestrictedModels:
 
 
 class _Restricted:
-    """Wrapper that scores only some of the labels of a model."""
+    """Wrapper of a model that returns the scores and predictions of only some labels.
+
+    The model itself still computes the scores and predictions of all its labels.
+    """
 
     def __init__(self, model: Any, labels: NDArray[Any], n_labels: int) -> None:
         self.model = model
@@ -481,10 +488,11 @@ class _Restricted:
 def _by_rank(
     model: Any, X: csr_array | NDArray[Any], y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
-    """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 for each row.
+    """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 of `model` for each row.
 
-    The rank of an entry is the position of its label when `model` sorts all labels by their scores for the
-    row of the entry. Ranks start at 0, and ranks larger than 100 are replaced by 100.
+    For each row, the labels are sorted by the scores that `model` computes, highest score first. The rank of
+    an entry is the position of its label in the order for its row. Ranks start at 0, and ranks larger than
+    100 are replaced by 100.
     """
     if isinstance(X, np.ndarray):
         # The copies of rows that are not in C order or in half precision stay small.

@@ -43,7 +43,11 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 
 
 def seeded(estimator: Any, seed: int, block: int) -> Any:
-    """Clone an estimator, and replace each ``random_state`` that is None by a different seed."""
+    """Return a clone of an estimator in which each ``random_state`` that is None is replaced by a seed.
+
+    This includes the inner estimators of the clone. Each of these parameters gets a different seed, which is
+    computed from `seed` and `block`.
+    """
     model = clone(estimator)
     names = [
         name
@@ -94,7 +98,7 @@ def fit_models(
     threads : int
         Number of threads, and maximum number of blocks that are fitted at the same time. An estimator of this
         library whose `n_jobs` is None may use several threads for a block. For such an estimator, fewer
-        blocks are fitted at the same time if one block takes most of the work.
+        blocks are fitted at the same time if the largest block would finish long after the other blocks.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.
@@ -185,9 +189,13 @@ def fit_block(
 ) -> Any:
     """Fit a clone of `estimator` to the rows and labels of one block.
 
-    `dense` tells whether the estimator needs dense features and dense labels. This argument is necessary for
-    an estimator of another library, and must not be given otherwise. The other arguments are the same as in
-    `fit_models`. If an estimator of this library has ``n_jobs=None``, its fit uses `threads` threads.
+    `rows` and `labels` are the indices of the rows and labels of the block. `block` is the number of the
+    block, from which seeds are computed. `report` is called with the number of labels of the block that have
+    been fitted so far. If an estimator of this library has ``n_jobs=None``, its fit uses `threads` threads.
+
+    `dense` has two values: whether the estimator gets X as a dense array, and whether it gets Y as a dense
+    array. `dense` must be given for an estimator of another library, and must be None for an estimator of
+    this library. The other arguments are the same as in `fit_models`.
     """
     all_rows = len(rows) == X.shape[0]
     of_rows = Y if all_rows else Y[rows]
@@ -220,7 +228,7 @@ def _in_threads(
 
     `work` must regularly call ``report`` with the total amount of work done so far for the item. `progress`
     is called with the sum of these amounts over all items. If `work` or `progress` raises an exception, or if
-    the user presses Ctrl-C, the next call of ``report`` stops the work for every other item.
+    the user presses Ctrl-C, the work for each other item stops when it calls ``report`` the next time.
     """
     done = [0] * len(items)
     if threads == 1:

@@ -104,7 +104,7 @@ class NaiveBayes(MultiLabelClassifier):
             progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
-        """Return the model for `labels` only. The probabilities of these labels sum to 1."""
+        """Return a new model for `labels` only. For each row, its probabilities of these labels sum to 1."""
         model = NaiveBayes(self.n_jobs)
         model.__dict__.update(vars(self))
         model.coef_ = self.coef_[labels]

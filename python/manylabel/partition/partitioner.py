@@ -111,12 +111,13 @@ class BlockPartitioner(Estimator):
 
     A row moves to another block only if the label set of that block contains more labels of the row than the
     label set of its current block. Rows therefore never move back and forth between equally good blocks.
-    Every round lowers the objective, until the objective no longer changes.
+    Every round lowers the objective or does not change it. In the second case, `fit` stops.
 
     An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. k-means
-    uses at most 256 randomly drawn rows per cluster. A round takes O(nnz(Y) + n_samples n_blocks) time, or
-    more if frequent labels are in many blocks. k-means takes 4 bytes of memory for each pair of a cluster and
-    a feature, but at most 1 GiB. To stay below this limit, k-means ignores the rarest features.
+    computes the centers from at most ``256 * n_blocks`` randomly drawn rows, and then assigns all rows to
+    their nearest centers. A round takes O(nnz(Y) + n_samples n_blocks) time, or more if frequent labels are
+    in many blocks. The centers take 4 bytes of memory per cluster and feature. If this would be more than
+    1 GiB, k-means ignores the rarest features.
 
     With ``n_blocks="auto"``, let k be the number of clusters that the search finds. A fit with ``n_blocks=k``
     gives the same blocks.

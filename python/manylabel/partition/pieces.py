@@ -71,7 +71,7 @@ class BlockPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the values that all pieces share: the partition, the router and the parameters of models."""
+        """Choose what all pieces share: the partition, the router and the parameters of the block models."""
         check_no_costs(estimator, costs)
         inner = base_estimator(estimator.estimator)
         built: Any = clone(estimator)

@@ -71,7 +71,8 @@ def _label_order(
 ) -> NDArray[np.int64]:
     """Return the labels in the order of the plot.
 
-    Labels in several blocks come first, then the labels of each block, then labels in no block.
+    Labels in several blocks come first. Then come the labels in exactly one block, block after block. Labels
+    in no block come last.
     """
     n_labels = Y.shape[1]
     counts = np.bincount(Y.indices, minlength=n_labels)

@@ -59,7 +59,10 @@ class Routing:
 
 
 def best_blocks(scorer: _core.Scorer, X: csr_array | NDArray[Any], n_routes: int, threads: int) -> csr_array:
-    """For every row, return the `n_routes` highest scores of blocks."""
+    """Return the `n_routes` highest scores of each row.
+
+    The result is a sparse matrix of shape (n_samples, n_blocks). Only these scores are stored.
+    """
     # A stored zero is a score and stays in the matrix.
     return core_rows(scorer.topk(scorer_features(X), n_routes, threads), (X.shape[0], scorer.n_labels))
 
@@ -97,8 +100,9 @@ def fit_router(
     router : Router
         The fitted router.
     n_iter : ndarray of shape (n_blocks,), dtype int32
-        For each block, the number of passes of its regression over the rows. Blocks without a regression have
-        the value 0.
+        For each block, the number of passes over the rows in the fit of its logistic regression. Blocks that
+        are not usable have no regression. If fewer than two blocks are usable, no block has one. Blocks
+        without a regression have the value 0.
     """
     classes = np.flatnonzero(usable)
     coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)
@@ -129,8 +133,8 @@ def nearest_center(
     Parameters
     ----------
     centers : tuple of ndarrays
-        The centers: the CSR arrays of a matrix of shape (n_features, n_centers), as returned by the Rust
-        core.
+        The arrays of a CSR matrix of shape (n_features, n_centers), as returned by the Rust core. Each
+        column of the matrix is a center.
     intercept : ndarray of shape (n_centers,), dtype float32
         Intercepts: minus half the squared length of each center.
     label_blocks : sequence of ndarrays

@@ -65,9 +65,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     Each new condition is the condition that lowers the loss most [1]_. The scores of the head are a Newton
     step that lowers the loss of the covered rows. With label binning, the Newton step of each label is first
     computed separately, as if the head had no scores for other labels. Labels with similar steps are put into
-    one bin and get the same score [2]_. Label binning shortens the steps and reduces the number of equations
-    that are solved for a head. By default, there is no label binning, and a step that does not lower the loss
-    sufficiently is halved (see `step`).
+    one bin and get the same score [2]_. Label binning reduces the length of the Newton steps, and the number
+    of equations that are solved for a head. By default, there is no label binning, and a step that does not
+    lower the loss sufficiently is halved (see `step`).
 
     Parameters
     ----------
@@ -83,10 +83,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
         "single-label", a rule has a score only for the label that lowers the loss most.
     label_binning : float or None, default=None
-        Number of bins of a complete head, as a fraction; in (0, 1]. Labels with positive Newton steps and
-        labels with negative Newton steps have separate bins. The number of bins of each of these two groups
-        is this fraction of the number of labels in the group. None means no label binning, so that every
-        label has its own score. The authors of [2]_ use 0.04, with ``step="newton"``.
+        Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
+        positive Newton steps and labels with negative Newton steps form two groups with separate bins. The
+        number of bins of each group is this fraction of the number of labels in the group. None means no
+        label binning, so that every label has its own score. The authors of [2]_ use 0.04, with
+        ``step="newton"``.
     min_bins : int, default=1
         Minimum number of bins of each of the two groups of labels (see `label_binning`); >= 1.
     max_bins : int or None, default=None
@@ -231,15 +232,15 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     where f is the weight of the label set in `label_set_weights_`, and the loss is the example-wise loss.
     This method prefers frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0,
     the method is the same as "known-label-sets". The second method predicts the labels whose scores exceed a
-    bound. The candidates for the bound are the multiples of 1/128 from -16 to 16. The chosen bound has the
-    best mean of the measure over all candidates within a distance of 1/2. For "example-f1", the second method
-    also predicts the label with the highest score if this score does not exceed the bound. The bound for
-    "hamming" is computed differently. A logistic regression is fitted to the scores of all held-out pairs of
-    a row and a label. It predicts whether the row has the label. The bound is the score at which its
-    probability is one half. `fit` keeps the method that is better on the held-out rows, or the first method
-    if both are equally good. A warm start repeats this choice with new models of up to `n_rules` rules. With
-    fewer than four rows, no rows are held out. The method is then "known-label-sets" for "subset-accuracy",
-    and the bound 0 for the other measures.
+    bound. The candidates for the bound are the multiples of 1/128 from -16 to 16. For each candidate, the
+    measure is averaged over all candidates that differ from it by at most 1/2. The candidate with the best
+    average is chosen. For "example-f1", the second method also predicts the label with the highest score if
+    this score does not exceed the bound. The bound for "hamming" is computed differently. A logistic
+    regression is fitted to the scores of all held-out pairs of a row and a label. It predicts the probability
+    that the row has the label. The bound is the score with a predicted probability of one half. `fit` keeps
+    the method that is better on the held-out rows, or the first method if both are equally good. A warm start
+    repeats this choice with new models of up to `n_rules` rules. With fewer than four rows, no rows are held
+    out. The method is then "known-label-sets" for "subset-accuracy", and the bound 0 for the other measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
@@ -496,7 +497,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     ) -> None:
         """Choose the method that `predict` uses to convert scores to label sets.
 
-        Each pair in `parts` contains the rows of a fit and the rows that are held out from this fit.
+        For each pair in `parts`, a model is fitted to the rows in the first array and evaluated on the
+        held-out rows in the second array. The choices are stored in `choice_powers_`, `choice_bounds_` and
+        `choice_by_sets_`.
         """
         weights = np.ones(X.shape[0]) if sample_weight is None else sample_weight.astype(np.float64)
         positions = categorical_positions(self).tolist()
@@ -570,7 +573,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def rules_(self) -> Rules:
         """All rules, as an object with arrays of conditions and heads.
 
-        The head of a rule contains the scores that the rule adds to the labels of every row that it covers.
+        The head of a rule contains a score for each label. If a row satisfies all conditions of the rule,
+        these scores are added to the scores of the row.
         """
         check_is_fitted(self, "heads_")
         return Rules(
@@ -677,10 +681,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             text. The column "head" contains the scores that the rule adds to labels, also as text. The column
             "n_conditions" contains the number of conditions. The column "coverage" contains the total weight
             of the covered training rows. The column "n_labels" contains the number of labels with a nonzero
-            score. The column "strongest_label" contains the label with the largest absolute score, and
-            "score" contains this score. If the model was fitted with ``early_stopping=True``, the column
-            "validation_loss" contains the loss on the held-out rows, or on the rows of `eval_set`, after the
-            rule was added.
+            score. The column "strongest_label" contains the label with the largest absolute score, and the
+            column "score" contains the score of this label, with its sign. If the model was fitted with
+            ``early_stopping=True``, the column "validation_loss" contains the loss on the held-out rows, or
+            on the rows of `eval_set`, after the rule was added.
 
         Raises
         ------
@@ -698,7 +702,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     def _with_rows_to_measure(
         self, X: csr_array | NDArray[Any], Y: csr_array, sample_weight: Any, eval_set: tuple[Any, Any]
     ) -> tuple[csr_array | NDArray[Any], csr_array, Any, NDArray[np.bool_]]:
-        """Return X, Y and the weights with the rows of `eval_set` appended, and a mask of these rows."""
+        """Append the rows of `eval_set` to X and Y. Return X, Y, the weights and a mask of the added rows.
+
+        The added rows have the weight 1. If `sample_weight` is None, the returned weights are also None.
+        """
         if not isinstance(eval_set, tuple | list) or len(eval_set) != 2:
             raise ValueError(f"`eval_set` must be a pair (X, y), got {shown(eval_set)}")
         y = eval_set[1] if column_names(eval_set[1]) is None else values_of_frame(eval_set[1])

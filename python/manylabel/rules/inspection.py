@@ -38,9 +38,10 @@ class Rules:
     Parameters
     ----------
     body_indptr : ndarray of shape (n_rules + 1,), dtype int64
-        Positions of the conditions of each rule in `feature`, `operator` and `threshold`, as in the CSR
-        format. Rule r has the conditions ``body_indptr[r]`` to ``body_indptr[r + 1] - 1``, which are called
-        the body of the rule. The rule covers the rows that satisfy all conditions of its body.
+        Start and end of each rule in `feature`, `operator` and `threshold`, as in the CSR format. The
+        conditions of rule r have the indices ``body_indptr[r]`` to ``body_indptr[r + 1] - 1`` in these
+        arrays. These conditions are called the body of the rule. The rule covers the rows that satisfy all
+        conditions of its body.
     feature : ndarray of shape (n_conditions,), dtype int32
         Column index of the feature of each condition.
     operator : ndarray of shape (n_conditions,), dtype uint8
@@ -89,7 +90,7 @@ class FiredRule:
     coverage : float
         Sum of the weights of the training rows that the rule covers.
     labels : ndarray of shape (n_scored,), dtype int
-        Labels to which the rule adds a nonzero score.
+        Column indices in Y of the labels to which the rule adds a nonzero score.
     scores : ndarray of shape (n_scored,), dtype float32
         Scores that the rule adds for these labels.
     contribution : float, default=nan
@@ -115,7 +116,7 @@ class FiredRule:
 
     @property
     def part(self) -> str:
-        """Kind of this part of a `LabelExplanation`. For a rule, the kind is always "rule"."""
+        """Kind of this rule as a part of a `LabelExplanation`; always "rule"."""
         return "rule"
 
     @property
@@ -381,10 +382,12 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield one text per distinct rounded score, with its labels, in order of decreasing absolute score.
+        """Yield one text per distinct rounded score, in order of decreasing absolute score.
 
-        All texts together name at most `max_labels` labels. A last text has the number and the range of
-        scores of the other labels.
+        A text contains the score and the names of the labels with this score. All texts together name at most
+        `max_labels` labels. If only some labels of a score are named, its text ends with the number of the
+        other labels with this score. If further scores remain, one last text contains the number of labels
+        with these scores and the range of these scores.
         """
         labels, values = self.head(rule)
         if not len(labels):

@@ -1,4 +1,4 @@
-"""Preparation of a fit of `BoostedRulesClassifier`: nominal features, label sets and values for "auto"."""
+"""Helpers for `BoostedRulesClassifier`: nominal features, label sets and values that replace "auto"."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 def chosen_step(params: dict[str, Any]) -> str:
-    """Return the parameter `step`. If its value is "auto", return "newton" or "safeguarded" instead."""
+    """Return `step`. If it is "auto", return "newton" or "safeguarded", depending on other parameters."""
     if params["step"] != "auto":
         return str(params["step"])
     bins = params["label_binning"] is not None and params["hessian"] == "paper"
@@ -29,7 +29,7 @@ def chosen_step(params: dict[str, Any]) -> str:
 
 
 def chosen_predictor(predictor: str, loss: str) -> str:
-    """Return `predictor`. If its value is "auto", return "known-label-sets" or "signs" instead."""
+    """Return `predictor`. If it is "auto", return "known-label-sets" or "signs", depending on `loss`."""
     if predictor == "auto":
         return "signs" if loss == "label-wise-logistic" else "known-label-sets"
     return predictor

@@ -28,7 +28,9 @@ __all__ = ["EditableTagger", "identifiers"]
 class EditableTagger(Estimator):
     """Base class of `TextTagger`, with the methods that change labels after the fit.
 
-    A subclass must set the attributes below in `fit`, and must implement `_check_fitted` and `_matrices`.
+    A subclass must have the parameter `decision`. Its method `fit` must set `classifier_` and `label_names_`.
+    The other fitted attributes that are annotated in this class may be missing. The subclass must also
+    implement `_check_fitted` and `_matrices`.
     """
 
     classifier_: Any
@@ -71,7 +73,7 @@ class EditableTagger(Estimator):
         Returns
         -------
         self
-            The tagger itself. No score changes.
+            The tagger itself. The scores of the labels do not change.
 
         Raises
         ------
@@ -161,8 +163,8 @@ class EditableTagger(Estimator):
         Terms that are not in the vocabulary of the vectorizer are ignored.
 
         If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows. All labels of the
-        new texts are kept, including existing labels. The rows that were kept before count as rows without
-        the new labels.
+        new texts are kept, including existing labels. In later calls, the rows that were kept before count as
+        rows without the new labels.
 
         Examples
         --------
@@ -218,8 +220,9 @@ class EditableTagger(Estimator):
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
             Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text, which may already include `into`. All names other than
-            `into` and `names` are ignored. None means the rows that the tagger keeps (see `keep_rows`).
+            The names of the labels of each text, which may already include `into`. All names are ignored
+            except `into` and the names in `names`. None means the labels of the rows that the tagger keeps
+            (see `keep_rows`).
 
         Returns
         -------
@@ -275,8 +278,8 @@ class EditableTagger(Estimator):
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
             Texts to fit the labels to. None means the rows that the tagger keeps (see `keep_rows`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. All names other than `names` are ignored. None means the
-            rows that the tagger keeps (see `keep_rows`).
+            The names of the labels of each text. All names are ignored except the names in `names`. None
+            means the labels of the rows that the tagger keeps (see `keep_rows`).
 
         Returns
         -------
@@ -371,7 +374,7 @@ class EditableTagger(Estimator):
         self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
 
     def _edit(self, change: str, *arguments: Any, **options: Any) -> None:
-        """Call the method `change` of a copy of the classifier, and replace the classifier by the copy."""
+        """Copy the classifier, call the method with the name `change` of the copy, and keep the copy."""
         if self.decision is not None:
             raise ValueError(
                 f"`decision` must be None to change the labels, got {type(self.decision).__name__}; the "
@@ -423,7 +426,7 @@ class EditableTagger(Estimator):
         return X, Y
 
     def _keep(self, kept: NDArray[np.int64]) -> None:
-        """Keep only some labels in the attributes of the tagger. The classifier is not changed."""
+        """Remove all labels except `kept` from the attributes of the tagger, but not from the classifier."""
         for name in ("label_names_", "label_ids_"):
             if hasattr(self, name):
                 setattr(self, name, getattr(self, name)[kept])

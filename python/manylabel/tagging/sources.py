@@ -62,8 +62,9 @@ def read_texts(
                                       tab, and a name.
     ================================  ======================================================================
 
-    ``.csv``, ``.tsv``, ``.jsonl`` and ``.ndjson`` files may be compressed with gzip. The ending ``.gz`` may
-    be added to the name of such a file, as in ``docs.csv.gz``. The files in a folder must not be compressed.
+    ``.csv``, ``.tsv``, ``.jsonl`` and ``.ndjson`` files may be compressed with gzip. The name of a compressed
+    file may have the additional ending ``.gz``, as in ``docs.csv.gz``, but this ending is not necessary. The
+    files in a folder must not be compressed.
 
     Parameters
     ----------

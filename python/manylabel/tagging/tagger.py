@@ -52,7 +52,7 @@ _SEED = 0
 
 
 class _Classifier(Attribute):
-    """Description of the fitted classifier of a tagger."""
+    """Description of the attribute `classifier_`, which is a fitted classifier."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check the value of the attribute; see `Attribute.check`."""
@@ -80,7 +80,7 @@ class _Object(Attribute):
 
 
 class _Rows(Attribute):
-    """Description of the kept features, which are a CSR matrix or an ndarray."""
+    """Description of the attribute `rows_`, which is a CSR matrix or an ndarray."""
 
     def check(self, name: str, value: Any, sizes: Sizes) -> None:
         """Check the value of the attribute; see `Attribute.check`."""
@@ -108,8 +108,8 @@ class TextTagger(EditableTagger):
         However, a tagger cannot be saved if a parameter of its vectorizer is a function. None means that all
         methods get matrices of features instead of texts.
     decision : DecisionRule or None, default=None
-        Rule of :mod:`manylabel.decision` that chooses the label sets of `predict` from probabilities, such as
-        ``Thresholds("example_f1")``. The probabilities are computed by a `DecisionClassifier`, which
+        Rule of :mod:`manylabel.decision`, such as ``Thresholds("example_f1")``. The rule chooses the label
+        sets of `predict` from probabilities. The probabilities are computed by a `DecisionClassifier`, which
         calibrates them on held-out rows. None means that the classifier chooses the label sets.
     keep_rows : bool, default=False
         Whether to keep the features and labels of the training rows in the model. The method `update` needs
@@ -137,8 +137,8 @@ class TextTagger(EditableTagger):
     row_labels_ : csr_array of shape (n_rows, n_labels), dtype float32
         Labels of the training rows. The attribute exists only if `keep_rows` is True.
     label_changes_ : ndarray of shape (n_changes,), dtype object
-        Descriptions (str) of the changes of labels after the fit, such as added or renamed labels, oldest
-        first. The attribute exists only if there were such changes.
+        One description (str) for each change of the labels after the fit, such as
+        ``"rename 'cats' to 'felines'"``, oldest first. The attribute exists only if there were such changes.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
         A tagger never has this attribute. If `vectorizer` is None and the matrix of features had column names
         in `fit`, these names are in ``classifier_.feature_names_in_``.
@@ -150,8 +150,8 @@ class TextTagger(EditableTagger):
     Notes
     -----
     The scores of `suggest` are probabilities if `decision` is given, or if the classifier is a
-    `LabelCalibrator` or a `DecisionClassifier`. With any other classifier, they are the scores of the
-    classifier.
+    `LabelCalibrator` or a `DecisionClassifier`. Otherwise, they are the scores that `predict_topk` of the
+    classifier returns.
 
     The texts are read once and are not kept. They are converted to features on one thread. The conversion of
     120,000 titles takes 3.4 seconds, which is a small part of the time of a fit.
@@ -330,8 +330,8 @@ class TextTagger(EditableTagger):
     ) -> TextTagger:
         """Make a fitted tagger from a fitted scikit-learn pipeline of a vectorizer and a classifier.
 
-        Nothing is fitted again. The tagger uses the fitted steps of the pipeline, without copies of their
-        arrays.
+        Nothing is fitted again. The tagger uses the fitted steps of the pipeline, and their arrays are not
+        copied.
 
         Parameters
         ----------
@@ -571,7 +571,7 @@ class TextTagger(EditableTagger):
         texts : str, iterable of str, or matrix of shape (n_samples, n_features)
             One text or several texts. If `vectorizer` is None, pass a matrix of features.
         k : int, default=5
-            Number of labels of each text; >= 1.
+            Number of labels to suggest for each text; >= 1.
         ids : bool, default=False
             Whether to return identifiers instead of names. The tagger must have `label_ids_`.
 
@@ -666,7 +666,7 @@ class TextTagger(EditableTagger):
         return self.label_ids_
 
     def _topk(self, X: Any, k: int) -> csr_array:
-        """Return the scores of the k best labels.
+        """Return the scores of the k best labels of each row of X.
 
         The scores are probabilities if the classifier has the method `predict_proba_topk`.
         """
@@ -720,7 +720,7 @@ class TextTagger(EditableTagger):
 
 
 def _kept(X: Any) -> Any:
-    """Return a copy of the features for the attribute `rows_`, with dtype float32 or float64."""
+    """Return a copy of X for `rows_`. A float32 X stays float32, and any other X becomes float64."""
     if not issparse(X):
         dense = np.array(X)
         return dense if dense.dtype in (np.float32, np.float64) else dense.astype(np.float64)

@@ -54,7 +54,7 @@ _LEAST_LEAF, _MOST_LEAF = 100, 400
 
 
 def _leaf_size(n_labels: int, beam: int) -> int:
-    """Return the value of `max_leaf` for "auto"."""
+    """Return the maximum number of labels of a leaf if `max_leaf` is "auto"."""
     # A row reaches `beam` leaves. If these are more than half of the small leaves, small leaves save little.
     # On delicious with 983 labels, leaves of 328 labels instead of 99 raise P@1 by 0.2 points (mean of three
     # seeds).
@@ -73,8 +73,8 @@ _COLUMNS = ("column_shift_", "column_scale_")
 def _least_weight(params: dict[str, Any]) -> float:
     """Return the value of `prune` as a number.
 
-    If `prune` is "auto", the number depends on ``params["measurements"]`` and ``params["C"]``. The first
-    value is the result of `holds_measurements`. The second value must be a number here, and not "auto".
+    If `prune` is "auto", the number depends on ``params["measurements"]``, which is the result of
+    `holds_measurements`, and on ``params["C"]``, which must be a number here, and not "auto".
     """
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
@@ -176,9 +176,9 @@ class LabelTreeClassifier(EditableLabels):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). "zero" is the threshold at which a label gets the score 0 if its
-        margin is 0 and the path probability of its leaf is 1. With ``combine="leaf"``, this threshold is 0.
-        With ``combine="product"``, it is the logarithm of the probability of a label with the margin 0 (see
+        labels is predicted (see Notes). "zero" gives a label with the margin 0 the score 0 if the path
+        probability of its leaf is 1. With ``combine="leaf"``, this threshold is 0. With
+        ``combine="product"``, it is the logarithm of the probability of a label with the margin 0 (see
         Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
@@ -253,15 +253,15 @@ class LabelTreeClassifier(EditableLabels):
         `chunk_weights_`. For example, the chunk of node v has the weights
         ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
-        One hash table for each node, which maps a feature to its weights in the node. For each bucket of the
-        table, the array contains the position of the first feature of the bucket. Positions count from the
-        first feature of the node in `chunk_features_`. The last entry of a table is the number of features of
-        the node.
+        Hash tables of the nodes, one after the other. The hash table of a node maps a feature to its weights
+        in the node. For each bucket of the table, the array contains the position of the first feature of the
+        bucket. Positions count from the first feature of the node in `chunk_features_`. The last entry of a
+        table is the number of features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Features of the weights of each node, one node after the other. The features of a node are sorted by
-        bucket. If weights were rounded to 0, a feature may have no weights left. If most weights of a node
-        are not 0, the node also stores the weights that are 0 (see Notes). Such a node has all features, in
-        order and in one bucket.
+        For each node, the features that have weights. The nodes follow one after the other. The features of a
+        node are sorted by bucket. A feature remains in the array even if all its weights were rounded to 0
+        and removed. If most weights of a node are not 0, the node also stores the weights that are 0 (see
+        Notes). Such a node has all features, in order and in one bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
@@ -299,20 +299,21 @@ class LabelTreeClassifier(EditableLabels):
     level, but only nodes whose path probability is at least ``exp(-7)`` times the highest path probability of
     the level. A prediction sends a row to only `beam` nodes of a level. The negative rows of a label
     therefore also include rows that almost reach its leaf in a prediction. Such rows improve rankings,
-    because the path probabilities of new rows are less certain than those of training rows. So a new row
-    reaches more leaves that have none of its labels. An experiment with ``beam=7`` compared two
-    modified versions of `fit`. One version sent a row to up to 14 nodes of each level, and the other version
-    sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7
-    nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or
-    less. The classifiers minimize the same objective as `DiSMECClassifier`.
+    because the path probabilities of new rows are less certain than those of training rows. A new row
+    therefore reaches more leaves that have none of its labels than a training row does. An experiment with
+    ``beam=7`` compared two modified versions of `fit`. One version sent a row to up to 14 nodes of each
+    level, and the other version sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points
+    higher with 14 nodes than with 7 nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed
+    by about 0.1 percentage points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
-    previous dual variables. In the first tree, the solver searches several times for negative rows whose loss
-    is not 0. In each later tree, one search is sufficient. Any other label starts from its previous weights,
-    and one solver step is then sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as
-    the fit of one tree. If every tree were fitted from the start, the fit of three trees would take 2.7 times
-    as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1 percentage points.
+    previous dual variables. For rare labels, the solver searches several times in the first tree for negative
+    rows whose loss is not 0. In each later tree, one search is sufficient. A label that is not rare starts
+    from its previous weights, and one solver step is then sufficient. On eurlex57k, the fit of three trees
+    takes 1.9 times as long as the fit of one tree. If every tree were fitted from scratch, the fit of three
+    trees would take 2.7 times as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1
+    percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -358,8 +359,8 @@ class LabelTreeClassifier(EditableLabels):
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
-    held-out rows is also limited so that these rows need at most about four million scores of labels. The
-    model is fitted to all rows, including the held-out rows. After the fit of a node, a few solver steps
+    held-out rows is also limited so that at most about four million label scores are computed for these rows.
+    The model is fitted to all rows, including the held-out rows. After the fit of a node, a few solver steps
     adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
@@ -371,10 +372,10 @@ class LabelTreeClassifier(EditableLabels):
 
     If most weights of a node are not 0, the node stores a weight of each feature for each child or label.
     This is the usual form for dense features. Predictions then need no search for features, and several rows
-    of a dense X are multiplied by the weights at once. So ``prune=0`` is faster than pruning for dense
-    features, and it ranks slightly better: by 0.1 to 0.3 points of P@1, P@3 and P@5 on two sets of embeddings
-    of texts with 512 columns. A weight takes the same memory as in other nodes (see `weights`). Models from
-    `manylabel.compat` never have such nodes.
+    of a dense X are multiplied by the weights at once. For dense features, predictions with ``prune=0`` are
+    therefore faster than with pruning. Their rankings are also slightly better: P@1, P@3 and P@5 rise by 0.1
+    to 0.3 percentage points on two data sets of text embeddings with 512 columns. A weight takes the same
+    memory as in other nodes (see `weights`). Models from `manylabel.compat` never have such nodes.
 
     With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
     the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
@@ -392,16 +393,16 @@ class LabelTreeClassifier(EditableLabels):
     tree is built from a sparse X, the vector of a label takes up to 8 bytes for each stored value in the rows
     of the label. With ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
 
-    If more than half of the values of a dense X are nonzero, X is used as it is, in float16, float32 or
-    float64 and in any memory order. Otherwise, X is converted to sparse rows. Each thread fits up to four
-    nodes at a time, and copies the rows of these nodes in float32. The rows of a node are copied twice if
-    some of its children or labels are frequent, and once otherwise. The root has all rows, so its copies take
-    twice the memory of a float32 X. While the tree is built, each label has a vector of ``4 * n_features``
-    bytes. ``label_vectors="rembrandt"`` copies X once more. Another memory order gives exactly the same
-    result. Another dtype also gives exactly the same result if the values are the same. A fit to a sparse X
-    with the same values has the same trees, unless `label_vectors` is "rembrandt". With the same C, the
-    weights of this fit are the same within `tol`. ``C="auto"`` may choose a slightly different C, because
-    folds of a dense X are fitted by matrix products.
+    A dense X is converted to sparse rows if at most half of its values are nonzero. Otherwise, X is used as
+    it is, in float16, float32 or float64 and in any memory order. Each thread then fits up to four nodes at a
+    time, and copies the rows of these nodes in float32. The rows of a node are copied twice if some of its
+    children or labels are frequent, and once otherwise. The root has all rows, so its copies take twice the
+    memory of a float32 X. While the tree is built, each label has a vector of ``4 * n_features`` bytes.
+    ``label_vectors="rembrandt"`` copies X once more. Another memory order gives exactly the same result.
+    Another dtype also gives exactly the same result if the values are the same. A fit to a sparse X with the
+    same values has the same trees, unless `label_vectors` is "rembrandt". With the same C, the weights of
+    this fit are the same within `tol`. ``C="auto"`` may choose a slightly different C, because folds of a
+    dense X are fitted by matrix products.
 
     References
     ----------
@@ -538,9 +539,9 @@ class LabelTreeClassifier(EditableLabels):
             a label is the probability that Y has the label in a row for which the label is true.
             `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity p is
             multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit` explains
-            this factor. The loss of the classifier for a child is multiplied by the mean factor of all labels
-            below the child, in the rows that have at least one of these labels. The mean is computed as for
-            `label_weight`. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
+            this factor. In rows that have at least one label below a child, the loss of the classifier for
+            the child is multiplied by the mean factor of all labels below the child. The mean is computed as
+            for `label_weight`. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
             precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
             precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
             label in `label_weight`. None means that Y is complete.
@@ -582,8 +583,8 @@ class LabelTreeClassifier(EditableLabels):
     def _core_params(params: dict[str, Any]) -> dict[str, Any]:
         """Return `params` with the added entry "learn_cut".
 
-        The entry states whether the Rust core learns the threshold. No parameter of the solver may be
-        "auto" in `params`.
+        The entry states whether the Rust core learns the threshold. In `params`, "C", "prune" and "max_leaf"
+        must be numbers, and "normalize" must be a bool.
         """
         learn_cut = fixed_threshold(params["threshold"]) is None
         return params | {"learn_cut": learn_cut}
@@ -597,10 +598,10 @@ class LabelTreeClassifier(EditableLabels):
         costs: LabelCosts | None,
         report: Tell,
     ) -> tuple[dict[str, Any], ScaledFeatures | ScaledTable, Any]:
-        """Return the parameters for the core, the scaled features, and the vectors of the labels.
+        """Return three values: parameters for the core, scaled features, and label vectors.
 
-        The vectors are None if `label_vectors` is "rows" or if each tree is a single leaf. `params` contains
-        the checked parameters of the estimator.
+        The label vectors are None if `label_vectors` is "rows" or if each tree is a single leaf. The argument
+        `params` contains the checked parameters of the estimator.
         """
         params = dict(params)
         scaled = scaled_features(X, sample_weight, params["normalize"], center=params["fit_intercept"])
@@ -731,10 +732,10 @@ class LabelTreeClassifier(EditableLabels):
         -----
         In each tree, a new label joins one leaf. The rows that have the label are sent down the tree as in a
         prediction. Each row divides one vote among the leaves that it reaches, in proportion to the path
-        probabilities of these leaves. If `sample_weight` is given, the vote of a row is its weight. The
-        leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the next most
-        votes gets the label. As in `fit`, a label that occurs in no row is not added to a leaf, and its score
-        is -inf.
+        probabilities of these leaves. If `sample_weight` is given, a row divides its weight instead of one
+        vote. The leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the
+        next most votes gets the label. As in `fit`, a label that occurs in no row is not added to a leaf, and
+        its score is -inf.
 
         The classifier of a new label is fitted to the rows with the label and to negative rows. The negative
         rows are all other rows that reach the leaf of the label when the tree is searched as in `fit` with
@@ -745,7 +746,7 @@ class LabelTreeClassifier(EditableLabels):
         `random_state`, and the loss of the model. The features are scaled in the same way as in `fit`.
         `threshold_` and `path_weight_` do not change. If a new classifier needs more steps than `n_iter_`,
         `n_iter_` becomes this larger number. With a fixed `random_state`, the result does not depend on
-        `n_jobs`. One call with several labels gives the same result as a separate call for each label.
+        `n_jobs`. Adding several labels in one call gives the same result as adding them one after the other.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
@@ -757,8 +758,9 @@ class LabelTreeClassifier(EditableLabels):
         fitted together with the other such labels of the leaf. The remaining new labels are fitted one by
         one, in a few passes over the rows that reach their leaf. The time for each of these labels grows with
         the numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843
-        labels takes half as long as fitting all labels. The arrays of the weights are copied, so the method
-        needs memory for a second model. This temporary copy has float32 weights.
+        labels takes half as long as fitting all labels. The method copies all weights as float32, and then
+        converts the copy to the dtype of the old weights. It therefore needs memory for a second model with
+        float32 weights. If the old weights are not float32, the converted weights take additional memory.
 
         Examples
         --------
@@ -838,7 +840,7 @@ class LabelTreeClassifier(EditableLabels):
 
     @property
     def _scales(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The scales of nodes and of labels. Both arrays are empty if the weights are floats."""
+        """The scales of the int8 weights of nodes and of labels. Both arrays are empty for float weights."""
         none = np.empty(0, np.float32)
         return getattr(self, "node_scale_", none), getattr(self, "leaf_scale_", none)
 
@@ -877,7 +879,7 @@ class LabelTreeClassifier(EditableLabels):
             Features of the rows.
         k : int, default=5
             Number of labels per row; >= 1. A row gets fewer labels if the leaves that it reaches have fewer
-            than k labels.
+            than k different labels in total.
         beam : int or None, default=None
             Maximum number of nodes that a row reaches on each level of a tree; >= 1. If None, the parameter
             `beam` of the model is used. Larger values take more time and may find better labels.
@@ -927,10 +929,10 @@ def _reduced_vectors(
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
 ) -> csr_array:
-    """Return the sum of the rows of each label that occurs in Y, after `Rembrandt` has reduced the rows.
+    """Return an array with one row for each label that occurs in Y: the vector of the label.
 
-    Unknown entries of Y count as 0 here, because a label vector is the sum of the rows that are known to have
-    the label.
+    `Rembrandt` first reduces the rows of X. The vector of a label is the sum of the reduced rows that are
+    known to have the label. Unknown entries of Y therefore count as 0.
     """
     X = X.astype(np.float32, copy=False)  # so that the reduced rows are float32
     reduction = Rembrandt(random_state=params["random_state"], n_jobs=params["n_jobs"])

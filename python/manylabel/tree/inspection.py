@@ -78,7 +78,7 @@ def _is_float(model: Any) -> bool:
 def _weights(
     model: Any, node: int, output: int, features: NDArray[Any], scale: np.float32 | None
 ) -> NDArray[np.float64]:
-    """Return the weights of a child or label of a node, for some features."""
+    """Return the weights of the given features for one child or one label of a node."""
     stored = slice(model.chunk_weight_ends_[node], model.chunk_weight_ends_[node + 1])
     of_node = slice(model.chunk_feature_ends_[node], model.chunk_feature_ends_[node + 1])
     mine = np.flatnonzero(model.chunk_outputs_[stored] == output)

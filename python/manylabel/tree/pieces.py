@@ -80,7 +80,7 @@ class TreePieces:
 
     @property
     def n_units(self) -> int:
-        """Number of units: one for each node, and one for the work after the fits of the nodes."""
+        """Number of units: one for each node, and one that learns `path_weight_` and `threshold_`."""
         n_nodes: int = self._levels[-1]
         return n_nodes + 1
 
@@ -88,7 +88,7 @@ class TreePieces:
     def stages(self) -> list[int]:
         """Index of the first unit of each stage.
 
-        Each level of the trees is a stage. The last stage is the work after the fits of the nodes.
+        Each level of the trees is a stage. The last stage learns `path_weight_` and `threshold_`.
         """
         return list(self._levels)
 
