@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import manylabel as ml
 from children import posix_only
@@ -101,6 +102,7 @@ def test_any_number_of_workers(tmp_path, data, n_workers):
         "dask",
         "dense dask",
         "weights, dense dask",
+        "logistic loss, dense dask",
         "unknown entries",
         "unknown entries in dask",
     ],
@@ -124,7 +126,10 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
         Y = Y.astype(np.float32)
         Y.data[::5] = np.nan
         costs = {"propensities": np.linspace(0.3, 1, Y.shape[1]), "label_weight": np.full(Y.shape[1], 2.0)}
-    expected = ml.DiSMECClassifier(C=1.0, random_state=0).fit(X, Y, weights, **costs)
+    model = ml.DiSMECClassifier(C=1.0, random_state=0)
+    if form.startswith("logistic"):
+        model.set_params(loss="logistic", normalize="rows")
+    expected = clone(model).fit(X, Y, weights, **costs)
     if form.endswith("dask"):
         from_rows = pytest.importorskip("dask.array").map_blocks
         import dask.array
@@ -141,7 +146,6 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
             )
 
         X, Y = of(X), of(Y)
-    model = ml.DiSMECClassifier(C=1.0, random_state=0)
     checkpoint = tmp_path / "fit"
     if form == "dask":
         checkpoint = None

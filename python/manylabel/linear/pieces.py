@@ -163,7 +163,7 @@ class DiSMECPieces:
         estimator.n_iter_ = n_iter
         estimator.normalize_ = bool(choice["by_row"])
         estimator.classes_ = np.arange(n_labels)
-        estimator._warn_of_unfinished(stacklevel=4)
+        estimator._warn_of_unfinished(stacklevel=5)
 
 
 def _sparse_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> csc_array:

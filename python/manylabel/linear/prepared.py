@@ -89,7 +89,7 @@ def prepared_rows(
         in memory.
     """
     folder = folder_of(X)
-    if folder is None:
+    if folder is None or isinstance(X, np.ndarray):
         return None
     rows = folder / f"{'unit' if normalize else 'given'}{'-ones' if ones else ''}"
 
