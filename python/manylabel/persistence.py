@@ -602,7 +602,7 @@ def _layout(name: str, entry: Any) -> tuple[str, list[int], int, int]:
 
 
 def _tensors(entries: dict[str, Any], data: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """Return the tensors of a file by name.
+    """Return a dict that maps the names of the tensors of a file to the tensors.
 
     `entries` contains the entries of the header, one per tensor. `data` contains the bytes after the header.
     The tensors are views of `data`. They must cover `data` completely, in the order of the entries, and

@@ -80,8 +80,9 @@ class CorrLogPieces:
     ) -> Arrays:
         """Choose `l2_features`, `l2_pairs` and `standardize`, unless they are given.
 
-        If the threshold is learned and some rows can be held out, models without couplings also give a first
-        threshold. `fit` starts its search for the final threshold at this value.
+        The values are chosen with models without couplings. If the threshold is learned and some rows can be
+        held out, these models also give a first threshold. `fit` starts its search for the final threshold at
+        this value.
         """
         check_no_costs(estimator, costs)
         params = estimator._checked()

@@ -41,10 +41,10 @@ class LabelCosts(NamedTuple):
 def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
     """Check the weights and propensities of the labels.
 
-    Some true labels of a row may not be recorded in Y. The propensity of a label is the probability that it
-    is recorded in a row for which it is true. The loss of a label is multiplied by its weight. In rows for
-    which the label is recorded in Y, the loss is also multiplied by ``2/p - 1``, where p is the propensity of
-    the label [1]_.
+    The loss of a label is multiplied by its weight. Propensities correct for labels that are missing in Y:
+    some true labels of a row may not be recorded in Y. The propensity of a label is the probability that it
+    is recorded in a row for which it is true. In rows for which the label is recorded in Y, the loss is also
+    multiplied by ``2/p - 1``, where p is the propensity of the label [1]_.
 
     Parameters
     ----------

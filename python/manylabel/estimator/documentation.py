@@ -63,9 +63,9 @@ def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]
     Parameters
     ----------
     other : function
-        The function from which missing entries are copied. The section Parameters then lists the parameters
-        of the decorated function, in the order of its signature. The section Returns is copied only if the
-        decorated function has no such section.
+        The function from whose docstring missing descriptions of parameters are copied. The section
+        Parameters then lists the parameters of the decorated function, in the order of its signature. The
+        section Returns is copied only if the decorated function has no such section.
 
     Returns
     -------

@@ -90,7 +90,7 @@ def calibration_error(
         probability 0. If `probabilities` is dense, both choices use all pairs.
     above : float, default=0.0
         If `above` is > 0, only pairs with probabilities greater than `above` are used. With ``above=0``, no
-        pair is left out, not even pairs with the probability 0.
+        pair is left out because of its probability, even if the probability is 0.
     least_positives : int, default=1
         With ``average="label"``, labels that are true in fewer than `least_positives` rows are left out.
 

@@ -45,7 +45,7 @@ class RankingScorer:
 
     @property
     def needs_propensities(self) -> bool:
-        """Whether the measure needs propensities, but none were given."""
+        """Whether the measure needs propensities and none were given."""
         return self.measure.startswith("PS") and self.propensities is None
 
     def with_propensities(self, Y: Any) -> RankingScorer:

@@ -95,10 +95,10 @@ class BlockPartitionClassifier(BlockClassifier):
         least ``0.9 t``. If `n_blocks`, `lam`, `max_labels` or `mode` has a value other than its default,
         "auto" means one block. If rows may be routed to more than one block, the scores of the blocks are
         merged. The merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over
-        the blocks l of the row that have the label. Here, s_l is the log-odds of the label in block l, and
-        p_l is the probability of block l. The router computes the probabilities p_l, which are scaled to sum
-        to 1 over the blocks of the row. Scores that are margins, such as the scores of `DiSMECClassifier`,
-        are multiplied by 4 to approximate log-odds.
+        those blocks l that the row is routed to and that have the label. Here, s_l is the log-odds of the
+        label in block l, and p_l is the probability of block l. The router computes the probabilities p_l,
+        which are scaled to sum to 1 over the blocks of the row. Scores that are margins, such as the scores
+        of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -234,11 +234,12 @@ class BlockPartitionClassifier(BlockClassifier):
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
     candidate is computed like `lam` with ``mode="rule"`` and several blocks, but the 95 % are replaced by a
     percentage from 35 to 99 %. In each of the five folds, the partition, the router and the block models are
-    fitted once, with the smallest candidate. With a larger candidate, each block has the same rows and a
-    subset of its labels. The scores of these models are therefore also used to evaluate the larger
-    candidates. The final fit also computes the partition with the smallest candidate, and then keeps only the
-    labels that each block has with the chosen weight `lam_`. With ``mode="speed"``, `estimator` is also
-    fitted to all labels in each fold, because the candidates are compared with `estimator` alone.
+    fitted once, with the smallest candidate. With a larger candidate, each block has the same rows, but only
+    some of the labels that it has with the smallest candidate. The scores of these models are therefore also
+    used to evaluate the larger candidates. Likewise, the final fit computes the partition with the smallest
+    candidate. It then reduces each block to the labels that the block has with the chosen weight `lam_`. With
+    ``mode="speed"``, `estimator` is also fitted to all labels in each fold, because the candidates are
+    compared with `estimator` alone.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough, or

@@ -491,8 +491,8 @@ def _by_rank(
     """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 of `model` for each row.
 
     For each row, the labels are sorted by the scores that `model` computes, highest score first. The rank of
-    an entry is the position of its label in the order for its row. Ranks start at 0, and ranks larger than
-    100 are replaced by 100.
+    an entry is the position of its label among the sorted labels of its row. Ranks start at 0, and ranks
+    larger than 100 are replaced by 100.
     """
     if isinstance(X, np.ndarray):
         # The copies of rows that are not in C order or in half precision stay small.

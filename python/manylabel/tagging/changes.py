@@ -443,12 +443,12 @@ def _row(names: Any) -> Any:
 
 
 def _among(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are in `names`. Items that are not a str are also returned."""
+    """Return the names of a row that are in `names`. An item that is not a str is always returned."""
     return [name for name in row if not isinstance(name, str) or name in names] if type(row) is list else row
 
 
 def _without(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are not in `names`. Items that are not a str are also returned."""
+    """Return the names of a row that are not in `names`. An item that is not a str is always returned."""
     return [name for name in row if name not in names] if type(row) is list else row
 
 

@@ -573,7 +573,7 @@ class TextTagger(EditableTagger):
         k : int, default=5
             Number of labels to suggest for each text; >= 1.
         ids : bool, default=False
-            Whether to return identifiers instead of names. The tagger must have `label_ids_`.
+            Whether to return identifiers instead of names. If True, the tagger must have `label_ids_`.
 
         Returns
         -------
@@ -682,7 +682,7 @@ class TextTagger(EditableTagger):
         texts : iterable of str, or matrix of shape (n_samples, n_features)
             The texts. If `vectorizer` is None, pass a matrix of features.
         ids : bool, default=False
-            Whether to return identifiers instead of names. The tagger must have `label_ids_`.
+            Whether to return identifiers instead of names. If True, the tagger must have `label_ids_`.
 
         Returns
         -------

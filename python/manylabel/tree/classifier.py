@@ -87,9 +87,9 @@ class LabelTreeClassifier(EditableLabels):
     """Label tree: linear classifiers that are arranged in a tree over the labels.
 
     The root of the tree has all labels. `fit` divides them into clusters of similar labels, one cluster for
-    each child of the root. The clusters are divided again, until a node has few labels. Such a node is a
-    leaf. Inner nodes have a linear classifier for each child, and leaves have a linear classifier for each
-    label. The output ``w.x + b`` of a linear classifier is called a margin.
+    each child of the root. Each child is divided again in the same way, until a node has few labels. Such a
+    node is a leaf. Inner nodes have a linear classifier for each child, and leaves have a linear classifier
+    for each label. The output ``w.x + b`` of a linear classifier is called a margin.
 
     To predict a row, the tree is searched from the root down. On each level, only the `beam` nodes with the
     highest path probabilities (see `path_weight`) are kept, and the row is said to reach these nodes. Only
@@ -176,10 +176,10 @@ class LabelTreeClassifier(EditableLabels):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). "zero" gives a label with the margin 0 the score 0 if the path
-        probability of its leaf is 1. With ``combine="leaf"``, this threshold is 0. With
-        ``combine="product"``, it is the logarithm of the probability of a label with the margin 0 (see
-        Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
+        labels is predicted (see Notes). With "zero", the threshold is such that a label has the score 0 if
+        its margin is 0 and the path probability of its leaf is 1. With ``combine="leaf"``, this threshold is
+        0. With ``combine="product"``, it is the logarithm of the probability of a label with the margin 0
+        (see Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
@@ -258,10 +258,10 @@ class LabelTreeClassifier(EditableLabels):
         bucket. Positions count from the first feature of the node in `chunk_features_`. The last entry of a
         table is the number of features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        For each node, the features that have weights. The nodes follow one after the other. The features of a
-        node are sorted by bucket. A feature remains in the array even if all its weights were rounded to 0
-        and removed. If most weights of a node are not 0, the node also stores the weights that are 0 (see
-        Notes). Such a node has all features, in order and in one bucket.
+        For each node, one after the other, the features that have weights. The features of a node are sorted
+        by bucket. A feature remains in the array even if all its weights were rounded to 0 and removed. If
+        most weights of a node are not 0, the node also stores the weights that are 0 (see Notes). Such a node
+        has all features, in order and in one bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
         from the first weight of the node in `chunk_weights_`.
@@ -290,30 +290,30 @@ class LabelTreeClassifier(EditableLabels):
     label vectors, unknown entries count as 0.
 
     The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt", the
-    rows are first reduced to 100 components. The vector is scaled to unit length. Labels are clustered by
-    spherical 2-means of these vectors (2-means with cosine similarity). The clusters are divided again in the
-    same way, until there is one cluster for each child of the node. The classifiers are fitted level by
-    level, from the root down. The classifiers of the children or labels of a node are fitted to the rows that
-    have a label below the node. With ``negatives="routed"``, they are also fitted to all other rows that
-    reach the node when the tree is searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a
-    level, but only nodes whose path probability is at least ``exp(-7)`` times the highest path probability of
-    the level. A prediction sends a row to only `beam` nodes of a level. The negative rows of a label
-    therefore also include rows that almost reach its leaf in a prediction. Such rows improve rankings,
-    because the path probabilities of new rows are less certain than those of training rows. A new row
-    therefore reaches more leaves that have none of its labels than a training row does. An experiment with
-    ``beam=7`` compared two modified versions of `fit`. One version sent a row to up to 14 nodes of each
-    level, and the other version sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points
-    higher with 14 nodes than with 7 nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed
-    by about 0.1 percentage points or less. The classifiers minimize the same objective as `DiSMECClassifier`.
+    rows are first reduced to 100 components. The vector is scaled to unit length. To divide a node, its
+    labels are clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters
+    are divided again in the same way, until there is one for each child. The classifiers minimize the same
+    objective as `DiSMECClassifier`. They are fitted level by level, from the root down. The classifiers of
+    the children or labels of a node are fitted to the rows that have a label below the node. With
+    ``negatives="routed"``, they are also fitted to all other rows that reach the node when the tree is
+    searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level, but only nodes whose path
+    probability is at least ``exp(-7)`` times the highest path probability of the level. A prediction sends a
+    row to only `beam` nodes of a level. The negative rows of a label therefore also include rows that almost
+    reach its leaf in a prediction. Such rows improve rankings, because the path probabilities of new rows are
+    less certain than those of training rows. Compared with a training row, a new row therefore reaches more
+    leaves that have none of its labels. An experiment with ``beam=7`` compared two modified versions of
+    `fit`. One version sent a row to up to 14 nodes of each level, and the other version sent it to up to 7
+    nodes. On citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7 nodes (mean of three
+    seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or less.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
-    previous dual variables. For rare labels, the solver searches several times in the first tree for negative
-    rows whose loss is not 0. In each later tree, one search is sufficient. A label that is not rare starts
-    from its previous weights, and one solver step is then sufficient. On eurlex57k, the fit of three trees
-    takes 1.9 times as long as the fit of one tree. If every tree were fitted from scratch, the fit of three
-    trees would take 2.7 times as long as the fit of one tree. P@1, P@3 and P@5 would differ by at most 0.1
-    percentage points.
+    previous dual variables. In the fit of the first tree, the solver searches several times for negative rows
+    of a rare label whose loss is not 0. In each later tree, one search is sufficient. A label that is not
+    rare starts from its previous weights, and one solver step is then sufficient. On eurlex57k, the fit of
+    three trees takes 1.9 times as long as the fit of one tree. If every tree were fitted from scratch, the
+    fit of three trees would take 2.7 times as long as the fit of one tree. P@1, P@3 and P@5 of the two ways
+    differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -352,8 +352,8 @@ class LabelTreeClassifier(EditableLabels):
     all labels. With several trees, a row can reach the leaf of a label in one tree but not in another tree.
     With ``combine="product"``, the value of ``p * q**path_weight_`` for the other tree is then estimated. The
     estimate is the mean of this product over the trees in which the row reaches the leaf of the label, but at
-    most ``(r / 2)**path_weight_``. Here, r is the highest path probability of a node that the search of the
-    other tree dropped. With ``combine="leaf"``, the mean margin is computed without the other tree.
+    most ``(r / 2)**path_weight_``. Here, r is the highest path probability among the nodes that the search of
+    the other tree dropped. With ``combine="leaf"``, the mean margin is computed without the other tree.
     `decision_function` uses all trees and needs no estimates, so its scores can differ from the scores of
     `predict_topk`.
 
