@@ -37,7 +37,7 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     spill : str, path or None, default=None
         A folder for a temporary file, which is memory-mapped. Only Linux supports this. The Rust core puts
         each new array of at least 128 KiB into the file if more than half of the limit would otherwise be in
-        use. Arrays in the file do not count towards the limit. None means that this call creates no file. A
+        use. Arrays in the file do not count towards the limit. With None, this call creates no file, but the
         file of an earlier call stays in use until the ``with`` block of that call ends.
 
     Raises
@@ -54,21 +54,24 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     --------
     manylabel.shards.fit : Fit a model piece by piece, which needs less memory.
 
-    Notes ----- Private memory is all memory except files that are memory-mapped, such as the arrays of
+    Notes
+    -----
+    Private memory is all memory except files that are memory-mapped, such as the arrays of
     `manylabel.datasets.open_rows`. The Rust core compares each large allocation with the limit before it
     allocates. On Linux, the memory of Python and numpy also counts: the core asks the system for the size of
     the private memory when a computation begins, then 20 times per second, and before it refuses an
     allocation. Other operating systems do not report the private memory, so only the memory of the core
     counts there.
 
-    With `spill`, a fit can work on data that are larger than memory. The operating system writes the pages of
-    the file to the disk if memory is short, and reads them again when they are needed. `DiSMECClassifier`,
-    `LabelTreeClassifier` and `Rembrandt` read and write the file sequentially, which is fast. The fits of
-    other estimators may become much slower. If the parameter `normalize` of an estimator scales columns, the
-    scaled X is kept in memory, not in the file, so the limit must be large enough for it. Use a folder on a
-    fast local disk, not on a file system in memory. The file needs as much space as the arrays in it. If the
-    disk is full, the fit raises a MemoryError.  The file has no name, so it does not appear in the folder. It
-    is deleted at the end of the ``with`` block, or when the process ends.
+    With `spill`, a fit can work on data that are larger than memory. The results are the same as without a
+    limit. The operating system writes the pages of the file to the disk if memory is short, and reads them
+    again when they are needed. `DiSMECClassifier`, `LabelTreeClassifier` and `Rembrandt` read and write the
+    file sequentially, which is fast. The fits of other estimators may become much slower. If the parameter
+    `normalize` of an estimator scales columns, the scaled X is kept in memory, not in the file, so the limit
+    must be large enough for it. Use a folder on a fast local disk, not on a file system in memory. The file
+    needs as much space as the arrays in it. If the disk is full, the fit raises a MemoryError. The file has
+    no name, so it does not appear in the folder. It is deleted at the end of the ``with`` block, or when the
+    process ends.
 
     On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts
     towards the limit. Blocks of more than 4 MiB that the Rust core allocates are an exception: they always
@@ -78,8 +81,8 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     the first fit.
 
     The limit cannot stop copies of X or Y that numpy and scipy make before the Rust core starts. The limit
-    applies to all threads of the process. Child processes that are started with fork have the same
-    limit. Child processes that are started in another way have no limit.
+    applies to all threads of the process. Child processes that are started with fork have the same limit.
+    Child processes that are started in another way have no limit.
 
     Examples
     --------

@@ -97,7 +97,7 @@ def _describe(value: Any) -> str:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print the contributions of features, intercept and other parts to the score of a label for one row."""
+    """Print how much features and other parts, such as the intercept, contribute to the score of a label."""
     model = load_model(arguments.model)
     label: Any = arguments.label
     names = model.label_names_ if isinstance(model, TextTagger) else model.label_names

@@ -147,7 +147,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in `fit`, the array contains the
         sorted distinct classes.
 
-    Notes ----- If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
+    Notes
+    -----
+    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
     ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. Unknown entries
     start with the value 0. They are replaced for the first time in the last of the `n_iter` passes. U and W
     do not exist yet in this pass. In place of U, `fit` then uses an orthonormal basis Q of the current
@@ -336,8 +338,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If `tol` is not None, and the solver "cg" did not reach this tolerance in `max_iter` steps in at
-            least one regression.
+            If `tol` is not None, and at least one regression with the solver "cg" did not reach this
+            tolerance in `max_iter` steps.
         """
         self._fit(X, y, sample_weight, progress)
         return self

@@ -41,10 +41,10 @@ class LabelCosts(NamedTuple):
 def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
     """Check the weights and propensities of the labels.
 
-    The loss of a label is multiplied by its weight. Propensities correct for labels that are missing in Y:
-    some true labels of a row may not be recorded in Y. The propensity of a label is the probability that it
-    is recorded in a row for which it is true. In rows for which the label is recorded in Y, the loss is also
-    multiplied by ``2/p - 1``, where p is the propensity of the label [1]_.
+    The loss of a label is multiplied by its weight. Some true labels of a row may not be recorded in Y.
+    Propensities correct for this. The propensity of a label is the probability that it is recorded in a row
+    for which it is true. In rows for which the label is recorded in Y, the loss is also multiplied by ``2/p -
+    1``, where p is the propensity of the label [1]_.
 
     Parameters
     ----------
@@ -58,8 +58,8 @@ def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCos
     Returns
     -------
     LabelCosts or None
-        The weights and propensities. If only one of the arguments is None, it is replaced by ones. If both
-        are None, the result is None.
+        The weights and propensities. If only one of `label_weight` and `propensities` is None, all of its
+        values are taken as 1. If both are None, the result is None.
 
     Raises
     ------

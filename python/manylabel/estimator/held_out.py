@@ -264,7 +264,7 @@ def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], N
     """Yield pairs of arrays: the rows of a fit, and the rows that are held out from this fit.
 
     Each pair holds out a different quarter of the rows, but at most 16,384 rows. Pairs are yielded until they
-    hold out at least 512 rows together, but at most four pairs. With fewer than four rows, there are no
+    hold out 512 rows or more in total, or until there are four pairs. With fewer than four rows, there are no
     pairs. Both arrays are sorted, so that rows that are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)

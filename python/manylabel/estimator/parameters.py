@@ -617,8 +617,8 @@ def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | No
     A number is returned unchanged. If the parameter is "zero", the function returns `textbook`. If the
     parameter is "auto", the function returns None, since there is no fixed threshold.
 
-    The argument `textbook` is the score of a label with the log-odds or the margin 0. For example, it is 0 if
-    scores are log-odds or margins, and 1/2 if scores are probabilities.
+    The argument `textbook` is the score that corresponds to log-odds of 0 or to a margin of 0. For example,
+    it is 0 if scores are log-odds or margins, and 1/2 if scores are probabilities.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

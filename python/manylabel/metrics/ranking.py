@@ -464,9 +464,9 @@ def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[cs
 
 
 def known_pair(Y_true: Matrix, scores: Matrix) -> tuple[csr_array, Any]:
-    """Check true labels and scores, and return both without their unknown entries.
+    """Check true labels and scores, and return both with the unknown entries masked.
 
-    Unknown entries are not stored in the returned labels, and their scores are replaced by -inf.
+    In the returned labels, unknown entries are not stored. In the returned scores, they are -inf.
     """
     Y, scores = check_pair(Y_true, scores)
     unknown = unknown_entries(Y)

@@ -98,8 +98,8 @@ class Chosen:
 
     ``n_blocks`` and ``lam`` are the chosen values. ``n_blocks`` is None if no number was chosen.
     `BlockPartitioner` then searches for the number itself. ``lams`` are the candidates for `lam` in
-    increasing order. ``precision`` is an array of shape (n_lams, n_folds, 3). It contains the precision at 1,
-    3 and 5 of each candidate on the held-out rows of each fold.
+    increasing order. ``precision`` is an array of shape (n_lams, n_folds, 3). For each candidate and each
+    fold, it contains the precision at 1, 3 and 5 on the held-out rows.
     """
 
     n_blocks: int | None

@@ -73,8 +73,8 @@ _COLUMNS = ("column_shift_", "column_scale_")
 def _least_weight(params: dict[str, Any]) -> float:
     """Return the value of `prune` as a number.
 
-    If `prune` is "auto", the number depends on ``params["measurements"]``, which is the result of
-    `holds_measurements`, and on ``params["C"]``, which must be a number here, and not "auto".
+    If `prune` is "auto", the number depends on ``params["measurements"]`` (the result of
+    `holds_measurements`) and on ``params["C"]``. Here, ``params["C"]`` must be a number, not "auto".
     """
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
@@ -532,8 +532,8 @@ class LabelTreeClassifier(EditableLabels):
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. An inner node has a
             classifier for each of its children. The loss of this classifier is multiplied by the mean weight
-            of the labels below the child. In this mean, the weight of each label counts in proportion to the
-            number of training rows with the label. None means equal weights.
+            of the labels below the child. Labels with more training rows count more in this mean, in
+            proportion to their number of rows. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
             a label is the probability that Y has the label in a row for which the label is true.
@@ -541,10 +541,10 @@ class LabelTreeClassifier(EditableLabels):
             multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit` explains
             this factor. In rows that have at least one label below a child, the loss of the classifier for
             the child is multiplied by the mean factor of all labels below the child. The mean is computed as
-            for `label_weight`. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
-            precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
-            precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
-            label in `label_weight`. None means that Y is complete.
+            for `label_weight`. With propensities, rare labels get higher scores. With ``C="auto"``, C may be
+            chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In
+            these precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight
+            of the label in `label_weight`. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
