@@ -258,7 +258,7 @@ def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> An
     sign of the score disagree. If `power` is 0, the label set with the smallest cost is returned. It is the
     label set with the smallest example-wise loss. Otherwise, the label set with the smallest value of
     ``(cost + common) / weight**power`` is returned. Here ``common`` is 1 plus the sum of ``exp(-|score|)``
-    over all labels, which is the same for all label sets. ``weight`` is the weight of the label set in
+    over all labels. It is the same for all label sets. ``weight`` is the weight of the label set in
     `label_set_weights_`.
     """
     model = operator.raw_operator

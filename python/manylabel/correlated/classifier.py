@@ -656,8 +656,7 @@ def corrlog_path(
         Unfitted estimator. All models have its parameters, except for the penalties `l2_features` and
         `l2_pairs`. None means ``CorrLogClassifier()``. If ``estimator.l2_pairs`` is "auto", all models have
         ``l2_pairs="auto"``. If ``estimator.l2_pairs`` is a number, all models have the same ratio
-        ``l2_pairs / l2_features`` as `estimator`. If ``estimator.l2_features`` is "auto", the value 0.001 is
-        used in this ratio.
+        ``l2_pairs / l2_features`` as `estimator`. In this ratio, an `l2_features` of "auto" counts as 0.001.
     sample_weight : array-like of shape (n_samples,), default=None
         Weights of the rows; >= 0. The loss of a row is multiplied by the weight of the row.
 

@@ -149,11 +149,11 @@ class LabelCalibrator(MultiLabelClassifier):
     group has at least 100 candidates that are true labels. The deviations ``a`` and ``b`` are first fitted
     per group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
     shrink the deviations of a label towards the deviations of its group. The difference between the value of
-    ``a`` for a label and the value of ``a`` for its group has a quadratic penalty with the weight ``1 /
-    variance_``. For ``b``, the weight of this penalty is ``5 / variance_``. `variance_` is chosen from seven
-    values by five-fold cross-validation over the held-out rows. With these penalties, the curve of a rare
-    label stays close to the curve of its group, and the curve of a frequent label can differ from it. All
-    curves are non-decreasing.
+    ``a`` for a label and the value of ``a`` for its group has a quadratic penalty with the weight
+    ``1 / variance_``. For ``b``, the weight of this penalty is ``5 / variance_``. `variance_` is chosen from
+    seven values by five-fold cross-validation over the held-out rows. With these penalties, the curve of a
+    rare label stays close to the curve of its group, and the curve of a frequent label can differ from it.
+    All curves are non-decreasing.
 
     With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of these rows has fewer
     than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of the rows.

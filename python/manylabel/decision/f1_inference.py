@@ -29,10 +29,11 @@ class F1Inference(DecisionRule):
 
     The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
     probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
-    rows with the label. The expected F1 of the label on n rows is about ``2 * (sum of the probabilities of
-    the first m rows) / (n * prior + m)``. For each label, the m that maximizes its expected F1 is chosen
-    [1]_. The label is also predicted for rows with the same probability as row m. Macro-F1 is the mean of the
-    F1 of all labels, so the predictions for all labels together maximize the expected macro-F1.
+    rows with the label. The expected F1 of the label on n rows is about
+    ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. For each label, the m that
+    maximizes its expected F1 is chosen [1]_. The label is also predicted for rows with the same probability
+    as row m. Macro-F1 is the mean of the F1 of all labels, so the predictions for all labels together
+    maximize the expected macro-F1.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         ValueError
             If `probabilities` has values outside [0, 1].
         sklearn.exceptions.NotFittedError
-            If the rule must be fitted before predictions and is not fitted.
+            If the rule must be fitted before `predict` is called, but is not fitted.
         """
         chosen = self._chosen(check_probabilities(probabilities), self.parameters.check(self))
         chosen.data = np.ones(len(chosen.indices), dtype=np.int64)

@@ -157,11 +157,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     or ``embedding="gaussian"``, unknown entries are replaced for the first time after U and W are computed.
     `fit` then repeats two steps: it predicts the unknown entries again, and it computes W again. Let r be the
     root mean square of the changes of the unknown entries, divided by the root mean square of their
-    predictions. `fit` stops when r is at most 0.01. With "cg", the limit is the larger of 0.01 and ``5 *
-    tol``. If solutions of "cg" did not converge, `fit` also stops when r is more than half of its previous
-    value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed two or three
-    times. The new values of the unknown entries change Y. If the Frobenius norm of the change since the last
-    computation of U exceeds five percent of the norm of Y, `fit` makes another pass over the data and
+    predictions. `fit` stops when r is at most 0.01. With "cg", the limit is the larger of 0.01 and
+    ``5 * tol``. If solutions of "cg" did not converge, `fit` also stops when r is more than half of its
+    previous value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed two or
+    three times. The new values of the unknown entries change Y. If the Frobenius norm of the change since the
+    last computation of U exceeds five percent of the norm of Y, `fit` makes another pass over the data and
     computes U again.
 
     If `l2` or `l2_final` is "auto", unknown entries have the value 0 while the penalty is chosen. With one

@@ -524,8 +524,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
           the threshold is another part, and all parts sum to the score. The attribute `path` of the result
           has the nodes on the path to the leaf.
         - Classifiers that divide the labels into blocks: the parts for the model of one block. If several
-          blocks contain the label, the block that is most probable for the row is used. The class of the
-          model determines the parts and the quantity to which they sum, as stated in this list.
+          blocks contain the label, the block that is most probable for the row is used. The item of this list
+          for the class of this model states the parts and their sum.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, in two separate passes: once in the order of their column indices, and once in the

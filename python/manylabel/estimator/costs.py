@@ -43,8 +43,8 @@ def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCos
 
     The loss of a label is multiplied by its weight. Some true labels of a row may not be recorded in Y.
     Propensities correct for this. The propensity of a label is the probability that it is recorded in a row
-    for which it is true. In rows for which the label is recorded in Y, the loss is also multiplied by ``2/p -
-    1``, where p is the propensity of the label [1]_.
+    for which it is true. In rows for which the label is recorded in Y, the loss is also multiplied by
+    ``2/p - 1``, where p is the propensity of the label [1]_.
 
     Parameters
     ----------

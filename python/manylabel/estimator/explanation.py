@@ -54,8 +54,9 @@ class LabelExplanation(list[Any]):
     label : str
         Name of the label.
     quantity : str
-        Name of the quantity to which the contributions sum. The name is "score" if this quantity is the score
-        that `decision_function` returns. Another name is, for example, "margin in its leaf".
+        Name of the quantity that is the sum of the contributions of the parts. The name is "score" if this
+        quantity is the score that `decision_function` returns. Another name is, for example, "margin in its
+        leaf".
     total : float
         Sum of the contributions.
     score : float
@@ -151,7 +152,7 @@ class Explained:
     rows : list
         The parts.
     quantity : str, default="score"
-        Name of the quantity to which the contributions sum.
+        Name of the quantity that is the sum of the contributions of the parts.
     path : list of Part, default=()
         The path to the label in a label tree.
     """

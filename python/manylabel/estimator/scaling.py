@@ -446,10 +446,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        Product of the shifts of the columns and the returned `factors`. With the returned arrays, ``X @
-        factors - shift`` equals ``X_scaled @ scaled_factors``. Here X has only the columns in `features`,
-        X_scaled is X with scaled columns, and ``scaled_factors`` is the passed `factors`. Columns that are
-        not centered do not contribute to `shift`.
+        Product of the shifts of the columns and the returned `factors`. Let X have only the columns in
+        `features`, let X_scaled be X with scaled columns, and let ``scaled_factors`` be the passed `factors`.
+        With the returned arrays, ``X @ factors - shift`` equals ``X_scaled @ scaled_factors``. Columns that
+        are not centered do not contribute to `shift`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

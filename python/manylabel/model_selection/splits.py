@@ -343,9 +343,9 @@ class _Parts:
 
         The second row does not have the label. It is -1 if only the first row moves. The result is None if no
         exchange lowers the sum of squared deviations (see `_exchange`). Moving row a from `source` to
-        `target`, and row b from `target` to `source`, changes this sum by ``2 (gain_a - gain_b + |a -
-        b|^2)``. Here, `_gain` computes gain_a and gain_b, and ``|a - b|^2`` is the number of labels that only
-        one of the two rows has.
+        `target`, and row b from `target` to `source`, changes this sum by
+        ``2 (gain_a - gain_b + |a - b|^2)``. Here, `_gain` computes gain_a and gain_b, and ``|a - b|^2`` is
+        the number of labels that only one of the two rows has.
         """
         with_label = self._with(label)
         leaving = with_label[self.part[with_label] == source]

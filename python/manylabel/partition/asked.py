@@ -66,7 +66,7 @@ class DenseScorer:
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
         """Return the scores of the given (row, label) pairs.
 
-        `pairs` has shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
+        `pairs` is a sparse matrix of shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
         the order of these entries.
         """
         return _given(lambda X: self._decide(X, threads), X, pairs)
@@ -167,7 +167,7 @@ class AskedScorer:
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
         """Return the scores of the given (row, label) pairs.
 
-        `pairs` has shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
+        `pairs` is a sparse matrix of shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
         the order of these entries.
         """
         return _given(lambda X: self.decision(X, threads), X, pairs)

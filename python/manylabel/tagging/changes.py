@@ -162,9 +162,9 @@ class EditableTagger(Estimator):
         -----
         Terms that are not in the vocabulary of the vectorizer are ignored.
 
-        If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows. All labels of the
-        new texts are kept, including existing labels. In later calls, the rows that were kept before count as
-        rows without the new labels.
+        If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows. Each row is stored
+        with all of its names in `labels`, including existing labels. If a later call adds further labels, the
+        rows that were kept before this call count as rows without the further labels.
 
         Examples
         --------
@@ -374,7 +374,7 @@ class EditableTagger(Estimator):
         self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
 
     def _edit(self, change: str, *arguments: Any, **options: Any) -> None:
-        """Copy the classifier, call the method with the name `change` of the copy, and keep the copy."""
+        """Copy the classifier, call the method of the copy that `change` names, and keep the copy."""
         if self.decision is not None:
             raise ValueError(
                 f"`decision` must be None to change the labels, got {type(self.decision).__name__}; the "

@@ -742,8 +742,8 @@ class LabelTreeClassifier(EditableLabels):
         ``negatives="routed"``. In this search, a row reaches up to ``1.25 * beam`` nodes of each level, and
         not only `beam` nodes as in a prediction. The negative rows of new labels are found in this way even
         if the parameter `negatives` is "siblings". If `prune` is "auto", its value depends on the given X.
-        The fit uses `C_` and the parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and
-        `random_state`, and the loss of the model. The features are scaled in the same way as in `fit`.
+        The fit uses the loss of the model, `C_`, and the parameters `prune`, `fit_intercept`, `solver`,
+        `tol`, `max_iter`, `beam` and `random_state`. The features are scaled in the same way as in `fit`.
         `threshold_` and `path_weight_` do not change. If a new classifier needs more steps than `n_iter_`,
         `n_iter_` becomes this larger number. With a fixed `random_state`, the result does not depend on
         `n_jobs`. Adding several labels in one call gives the same result as adding them one after the other.
@@ -754,13 +754,13 @@ class LabelTreeClassifier(EditableLabels):
 
         All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
         the leaves of the new labels. The second search reaches more nodes, as described above. It determines
-        the negative rows. If all rows with a new label reach its leaf in the second search, the label is
-        fitted together with the other such labels of the leaf. The remaining new labels are fitted one by
-        one, in a few passes over the rows that reach their leaf. The time for each of these labels grows with
-        the numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843
-        labels takes half as long as fitting all labels. The method copies all weights as float32, and then
-        converts the copy to the dtype of the old weights. It therefore needs memory for a second model with
-        float32 weights. If the old weights are not float32, the converted weights take additional memory.
+        the negative rows. If all rows with a new label reach its leaf in the second search, the label is easy
+        to fit. All such labels of a leaf are fitted together. The remaining new labels are fitted one by one,
+        in a few passes over the rows that reach their leaf. The time for each of these labels grows with the
+        numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels
+        takes half as long as fitting all labels. The method copies all weights as float32, and then converts
+        the copy to the dtype of the old weights. It therefore needs memory for a second model with float32
+        weights. If the old weights are not float32, the converted weights take additional memory.
 
         Examples
         --------

@@ -35,9 +35,9 @@ def explained(
     -------
     Explained
         The contributions of the features and the intercept. Their sum is the margin. With ``combine="leaf"``
-        and one tree, the negative of `threshold_` is a further contribution, and the sum of all contributions
-        is the score. The attribute `path` contains the nodes from the root to the leaf. With several trees,
-        the first tree that has the label is explained.
+        and one tree, there is one more contribution, ``-threshold_``. The sum is then the score instead of
+        the margin. The attribute `path` contains the nodes from the root to the leaf. With several trees, the
+        first tree that has the label is explained.
     """
     entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
     leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1
