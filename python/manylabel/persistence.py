@@ -503,8 +503,8 @@ def _check_sparse(
 def _check_ends(name: str, ends: NDArray[np.integer[Any]], count: int, items: str) -> None:
     """Check that the positions in `ends` begin with 0, do not decrease, and end with `count`.
 
-    The positions divide a sequence of `count` items into parts. `name` and `items` are the names of the
-    positions and of the items in error messages.
+    The positions divide a sequence of `count` items into parts. Error messages call the positions `name` and
+    the items `items`.
     """
     if ends[0] != 0:
         raise ValueError(f"{name} must begin with 0, got {ends[0]}")

@@ -36,8 +36,8 @@ class RiskControl(DecisionRule):
     conditions. First, the calibration rows and the new rows must be exchangeable, for example independent
     draws from the same distribution. Second, the model that computes the probabilities must not be fitted to
     the calibration rows, and must not be fitted again after the fit of the rule. A `LabelCalibrator` consists
-    of a classifier and of curves that convert its scores to probabilities. If the model is a
-    `LabelCalibrator`, the second condition applies to the classifier and to the curves.
+    of a classifier and of curves that convert the scores of the classifier to probabilities. If the model is
+    a `LabelCalibrator`, the second condition applies to the classifier and to the curves.
 
     Parameters
     ----------

@@ -327,7 +327,7 @@ def renamed(names: NDArray[Any], changes: Mapping[str, str]) -> NDArray[Any]:
 
 
 def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
-    """Yield the text of each pair (text, names) in `rows`, and append its names to `labels` as a row."""
+    """For each pair (text, names) in `rows`, yield the text, and append the names to `labels` as one row."""
     for at, pair in enumerate(rows):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(

@@ -27,8 +27,9 @@ _LEAST = 1e-7
 def rows_at_once(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Divide rows into small batches, and yield each batch as a slice.
 
-    A dense array with `n_columns` values for each row of a batch has at most 4,194,304 values, unless the
-    batch has only one row. If there are no rows, the function yields one empty slice.
+    A batch has at least one row. It has so few rows that a dense array with `n_columns` values per row has at
+    most 4,194,304 values, unless a single row has more values. If there are no rows, the function yields one
+    empty slice.
     """
     step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):

@@ -66,8 +66,8 @@ class DenseScorer:
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
         """Return the scores of the given (row, label) pairs.
 
-        `pairs` is a sparse matrix of shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
-        the order of these entries.
+        `pairs` is a sparse matrix of shape (n_samples, n_labels). The result has one score for each stored
+        entry of `pairs`, in the order of these entries.
         """
         return _given(lambda X: self._decide(X, threads), X, pairs)
 
@@ -167,8 +167,8 @@ class AskedScorer:
     def at(self, X: csr_array | NDArray[Any], pairs: csr_array, threads: int) -> NDArray[np.float32]:
         """Return the scores of the given (row, label) pairs.
 
-        `pairs` is a sparse matrix of shape (n_samples, n_labels). The result has one score for each stored entry of `pairs`, in
-        the order of these entries.
+        `pairs` is a sparse matrix of shape (n_samples, n_labels). The result has one score for each stored
+        entry of `pairs`, in the order of these entries.
         """
         return _given(lambda X: self.decision(X, threads), X, pairs)
 

@@ -132,12 +132,13 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
 
     `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`. The single
     block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_j be the
-    number of rows that have the j-th most frequent label. Let J be the smallest number for which the J most
-    frequent labels together have at least the given fraction of the positive entries. A block with J labels
-    has the penalty ``lam * J^2``. Adding the J-th most frequent label to the block captures N_J more entries,
-    and increases the penalty by ``lam * (2 J - 1)``. So the block has this label if `lam` is less than
-    ``N_J / (2 J - 1)``. The returned value is slightly less than this bound. The value is proportional to the
-    number of rows, because N_J is proportional to the number of rows.
+    number of rows that have the j-th most frequent label. Let J be the smallest number of most frequent
+    labels that together have at least the given fraction of the positive entries. A block with J labels has
+    the penalty ``lam * J^2``. Adding the J-th most frequent label to the block captures N_J more entries, and
+    increases the penalty by ``lam * (2 J - 1)``. The label is in the block if N_J is larger than this
+    increase, that is, if `lam` is less than ``N_J / (2 J - 1)``. The returned value is slightly less than
+    this bound. The value is proportional to the number of rows, because N_J is proportional to the number of
+    rows.
 
     Parameters
     ----------

@@ -57,8 +57,8 @@ def readable(texts: Iterator[str], vectorizer: Any) -> Iterator[str] | list[str]
     """Return the iterator `texts` if `vectorizer` reads it only once, and a list of the texts otherwise.
 
     The text vectorizers of scikit-learn read the texts once. Other transformers may read the texts several
-    times, but an iterator can be read only once. For example, a `FeatureUnion` passes the texts to several
-    vectorizers.
+    times. For example, a `FeatureUnion` passes the texts to several vectorizers. An iterator can be read only
+    once, so these transformers need a list.
     """
     first = vectorizer
     while isinstance(first, Pipeline):
