@@ -552,7 +552,9 @@ def test_a_calibrator_leaves_out_unknown_entries(method, pooling):
     assert not np.allclose(found.predict_proba(X), zeros.predict_proba(X), rtol=0.01)
     refit = decision.LabelCalibrator(ml.DiSMECClassifier(1.0), method=method, random_state=0)
     assert np.isfinite(refit.fit(X[400:], csr_array(told)).predict_proba(X)).all()
-    with pytest.raises(ValueError, match="if `estimator` is from another library, such as DecisionTree"):
+    with pytest.raises(
+        ValueError, match="if `estimator` is from another library, got NaN with the estimator DecisionTree"
+    ):
         decision.LabelCalibrator(DecisionTreeClassifier()).fit(X[400:], told)
 
 

@@ -147,7 +147,9 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
             with suppress(OSError):  # the file system may not support locks
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX)
         elif not _lock(file.fileno(), unsupported=True):
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process is writing to this folder", str(path))
+            raise BlockingIOError(
+                errno.EWOULDBLOCK, "another process has locked this file and writes to its folder", str(path)
+            )
         yield
 
 

@@ -99,7 +99,10 @@ class _StepsPart(Part):
                     f"got {shown(step)}"
                 )
             if step[1] not in ("passthrough", "drop", None) and not hasattr(step[1], "get_params"):
-                raise ValueError(f"`{self.steps}` of {self.name} must be estimators, got {shown(step[1])}")
+                raise ValueError(
+                    f"`{self.steps}` of {self.name} must have an estimator in each pair, "
+                    f"got {shown(step[1])} for {shown(step[0])}"
+                )
         if not steps:
             raise ValueError(f"`{self.steps}` of {self.name} must have at least one step, got none")
 

@@ -200,7 +200,7 @@ def test_inspect_tells_what_the_model_is(run, folder):
         (
             "train --model dismec train.txt.gz -o m --set C__x=1",
             2,
-            "expected `C` to be an estimator, got 'auto'",
+            "the parameter before __ must hold an estimator, got C='auto'",
         ),
         (
             "train --model dismec train.txt.gz -o m --xml a.xml",
@@ -313,7 +313,9 @@ def test_an_estimator_is_set_by_its_name_and_then_from_inside(monkeypatch):
     assert model.n_blocks == "auto"
     set_parameter(model, "estimator", "None")
     assert model.estimator is None
-    with pytest.raises(UsageError, match="expected `estimator` to be an estimator, got None"):
+    with pytest.raises(
+        UsageError, match="the parameter before __ must hold an estimator, got estimator=None"
+    ):
         set_parameter(model, "estimator__C", "3")
     with pytest.raises(
         UsageError, match=r"--set estimator: expected None or a multi-label classifier, got 'no'"
@@ -532,7 +534,7 @@ def test_what_cannot_be_fitted_in_pieces(run, tmp_path):
     pieces = ("-o", tmp_path / "model", "--checkpoint", tmp_path / "fit")
     code, _, err = run("train", tmp_path / "docs.csv", *pieces)
     assert code == 2
-    assert "--checkpoint: the fit of a tagger" in err
+    assert "--checkpoint: the fit to a table of texts" in err
     code, _, err = run("train --piece 1/2", tmp_path / "docs.csv", "-o", tmp_path / "model")
     assert code == 2
     assert "--piece: requires --checkpoint, the folder" in err

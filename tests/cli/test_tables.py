@@ -182,7 +182,7 @@ def test_doctor(run, folder):
         (
             "explain plain.safetensors 1 100 --data data.txt",
             1,
-            "expected a row with the number 100, counted from 0, got 100 rows",
+            "the data set has no row 100 (the first row is row 0, and the number of rows is 100)",
         ),
         ("params nothing", 1, "nothing: No such file"),
         ("doctor docs.csv --text title", 1, "expected labels in the table, got none"),

@@ -234,7 +234,8 @@ def test_pecos_that_is_no_such_tree(tmp_path):
     top, labels = sparse_weights(41, 3), sparse_weights(41, 5)
     pecos_folder(tmp_path / "sigmoid", top, labels, "sigmoid")
     with pytest.raises(
-        ValueError, match="must have the same post-processor, l3-hinge or l2-hinge, got sigmoid"
+        ValueError,
+        match="the post-processor must be l3-hinge or l2-hinge, and the same on all levels, got sigmoid",
     ):
         load_pecos(tmp_path / "sigmoid")
     both = csr_matrix(np.ones((5, 3)))

@@ -316,7 +316,7 @@ def test_path(problem):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert sum(model.n_iter_ for model in models) < sum(model.n_iter_ for model in cold)
     with pytest.raises(
-        ValueError, match='`solver` must be "auto" or "fista" in `corrlog_path`, got "reference"'
+        ValueError, match=r'`estimator\.solver` must be "auto" or "fista" in `corrlog_path`, got "reference"'
     ):
         corrlog_path(*problem, lambdas, estimator=CorrLogClassifier(solver="reference"))
 

@@ -193,7 +193,9 @@ def test_tables(tmp_path, data, form, monkeypatch):
     got_x, got_y = open_rows(tmp_path / "rows")
     assert_equal(got_x, X.astype(np.float32))
     assert_equal(got_y, Y)
-    with pytest.raises(ValueError, match="expected the columns features, values, labels, got words"):
+    with pytest.raises(
+        ValueError, match=r"expected the columns \['features', 'values', 'labels'\], got \['words'"
+    ):
         convert(path, tmp_path / "other")
 
 

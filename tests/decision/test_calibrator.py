@@ -358,7 +358,9 @@ def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
     dismec = ml.DiSMECClassifier(1.0, threshold="zero")
     rule = RiskControl(0.3)
     for wrong in ({}, {"cv": 3, "refit": False}):
-        with pytest.raises(ValueError, match='`cv` must be "prefit", or `cv` must be a fraction or "auto"'):
+        with pytest.raises(
+            ValueError, match='`cv` must be "prefit", or `refit` must be False and `cv` a fraction or "auto"'
+        ):
             DecisionClassifier(dismec, rule, **wrong).fit(X, Y)
     model = DecisionClassifier(dismec, rule, cv=0.5, refit=False, n_candidates=25, random_state=0)
     model.fit(X, Y)

@@ -94,7 +94,7 @@ def test_library_formats(tmp_path):
         ("a.tsv", "no tab here\n", "line 1: expected a text, a tab and label names"),
         ("a.xlsx", "", "expected a folder or a file that ends in"),
         ("a.csv", b"text,labels\n\xff\xfe,a\n", "expected text in utf-8"),
-        ("a.csv", "text,text,labels\na,b,c\n", "expected different names of columns, got 'text' twice"),
+        ("a.csv", "text,text,labels\na,b,c\n", "expected each column name only once, got 'text' twice"),
         (
             "a.csv.gz",
             gzip.compress(b"text\n" + bytes(range(32, 127)) * 99, mtime=0)[:-20],

@@ -133,8 +133,8 @@ def _row(model: TextTagger | Model, arguments: Namespace) -> Any:
     check_width(X, model.n_features, "features", arguments.data)
     if number >= X.shape[0]:
         raise ValueError(
-            f"{arguments.data}: expected a row with the number {number}, counted from 0, "
-            f"got {X.shape[0]} rows"
+            f"{arguments.data}: the data set has no row {number} (the first row is row 0, and the number of "
+            f"rows is {X.shape[0]})"
         )
     return X[[number]]
 

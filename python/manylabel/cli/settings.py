@@ -29,7 +29,9 @@ def set_parameter(model: Any, name: str, text: str) -> None:
     if rest:
         inner = getattr(model, head)
         if not hasattr(inner, "get_params"):
-            raise UsageError(f"--set {name}: expected `{head}` to be an estimator, got {inner!r}")
+            raise UsageError(
+                f"--set {name}: the parameter before __ must hold an estimator, got {head}={inner!r}"
+            )
         set_parameter(inner, rest, text)
         return
     kind = model.parameters[head]

@@ -61,7 +61,10 @@ def train(arguments: Namespace) -> None:
     path = output_path(arguments.output)
     if is_table(arguments.data):
         if arguments.checkpoint is not None:
-            raise UsageError("--checkpoint: the fit of a tagger to texts cannot be divided into pieces")
+            raise UsageError(
+                "--checkpoint: the fit to a table of texts cannot be divided into pieces, so leave out "
+                "--checkpoint"
+            )
         _train_tagger(model, rule, path, arguments)
         return
     X, Y = read_matrices(arguments.data, arguments)

@@ -214,7 +214,7 @@ class ManylabelBackend(AnnifLearningBackend):  # type: ignore[misc]  # Annif has
         examples = list(self._examples(corpus.documents))
         if not examples:
             raise NotSupportedException(
-                "Cannot learn from documents without subjects", backend_id=self.backend_id
+                "Cannot learn, since no document has both words and subjects", backend_id=self.backend_id
             )
         texts, labels = zip(*examples, strict=True)
         names = sorted({name for row in labels for name in row})

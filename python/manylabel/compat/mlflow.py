@@ -109,7 +109,8 @@ def _arguments(model: Any, folder: Path, options: dict[str, Any]) -> dict[str, A
     if not hasattr(model, "predict_topk"):
         raise TypeError(
             "`model` must be a TextTagger or a classifier with the method `predict_topk`, got "
-            f"{type(model).__name__}; TextTagger.from_pipeline converts pipelines of texts"
+            f"{type(model).__name__}; TextTagger.from_pipeline makes a TextTagger from a Pipeline that takes "
+            "texts"
         )
     path = folder / "model.safetensors"
     save(model, path)

@@ -163,9 +163,10 @@ class HyperParam:
         if branching > _MOST_OUTPUTS:
             raise _unsupported(
                 "collapse_every_n_layers",
-                f"so small that a node has at most {_MOST_OUTPUTS} children",
+                "smaller",
                 self.collapse_every_n_layers,
-                f"a node would have {self.cluster_k} ** {self.collapse_every_n_layers + 1} children",
+                f"a node can have at most {_MOST_OUTPUTS} children, and would have {self.cluster_k} ** "
+                f"{self.collapse_every_n_layers + 1} children",
             )
         max_leaf = min(self.min_branch_size - 1, _MOST_OUTPUTS)
         if self.max_depth == 1:

@@ -118,7 +118,10 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
     weights = _omikuji_weights(content["weights"], n_features)
     n_outputs = len(content["children"] if kind == "Branch" else content["labels"])
     if weights.shape[1] != n_outputs:
-        raise ValueError(f"a node has {n_outputs} children or labels, but weights for {weights.shape[1]}")
+        raise ValueError(
+            f"expected weights for the {n_outputs} children or labels of a node, got weights for "
+            f"{weights.shape[1]}"
+        )
     # The last row has the weights of a feature that is 1 in every row.
     intercept = weights[[n_features]].toarray()[0].astype(np.float32)
     node = _Node(csr_array(weights[:n_features]), intercept)
@@ -198,7 +201,7 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     powers = {"l3-hinge": 3, "l2-hinge": 2}
     if len(posts) != 1 or not posts <= powers.keys():
         raise ValueError(
-            f"{folder}: all levels must have the same post-processor, l3-hinge or l2-hinge, got "
+            f"{folder}: the post-processor must be l3-hinge or l2-hinge, and the same on all levels, got "
             f"{', '.join(sorted(posts))}"
         )
     below: list[_Node] = []

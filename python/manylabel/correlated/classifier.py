@@ -688,7 +688,7 @@ def corrlog_path(
     if not isinstance(estimator, CorrLogClassifier):
         raise TypeError(f"`estimator` must be None or a CorrLogClassifier, got {estimator!r}")
     if estimator.solver == "reference":
-        raise ValueError('`solver` must be "auto" or "fista" in `corrlog_path`, got "reference"')
+        raise ValueError('`estimator.solver` must be "auto" or "fista" in `corrlog_path`, got "reference"')
     given = [
         estimator.parameters[name].check(name, getattr(estimator, name))
         for name in ("l2_features", "l2_pairs")

@@ -83,8 +83,8 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
                 continue
             if not np.can_cast(of_x.dtype, dtype):
                 raise ValueError(
-                    f"block {number} of X must have a dtype that can be cast safely to {dtype}, in which the "
-                    f"blocks before it are stored, got {of_x.dtype}"
+                    f"block {number} of X must have a dtype that can be cast safely to {dtype}, the stored "
+                    f"dtype of the blocks before it, got {of_x.dtype}"
                 )
             of_x = of_x.toarray() if hasattr(of_x, "toarray") else np.asarray(of_x)
             yield of_x.astype(dtype, copy=False), of_y

@@ -365,7 +365,7 @@ def _tables(path: Path, at: list[int] | None, form: str, columns: Columns) -> It
             )
         missing = [name for name in columns if name not in names]
         if missing:
-            raise ValueError(f"{path}: expected the columns {', '.join(columns)}, got {', '.join(names)}")
+            raise ValueError(f"{path}: expected the columns {list(columns)}, got {names}")
         for number, table in enumerate(tables, 1):
             if number > done:
                 yield _of_table(path, table, columns, number)
@@ -383,7 +383,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
         expected = f"{x_ends[row + 1] - x_ends[row]} entries in `{values}` as in `{features}`"
         got = value_ends[row + 1] - value_ends[row]
         raise ValueError(
-            f"{path}: batch {number} of rows, row {row} (counted from 0): expected {expected}, got {got}"
+            f"{path}: row {row} (counted from 0) of batch {number} of rows: expected {expected}, got {got}"
         )
     with np.errstate(over="ignore"):
         x_values = x_values.astype(np.float32)

@@ -517,8 +517,8 @@ class _Fitting:
         if not self.is_ours:
             if unknown_entries(Y) is not None:
                 raise ValueError(
-                    "Y must not have unknown entries (NaN) if `estimator` is from another library, such as "
-                    f"{type(self.estimator).__name__}"
+                    "Y must not have unknown entries (NaN) if `estimator` is from another library, got NaN "
+                    f"with the estimator {type(self.estimator).__name__}"
                 )
             wrapped = AnyClassifier(model, dense_X=self.dense[0], dense_Y=self.dense[1])
             wrapped.fit(csr_array(X), Y, **arguments)

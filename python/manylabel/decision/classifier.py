@@ -121,10 +121,9 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    '`cv` must be "prefit", or `cv` must be a fraction or "auto" with `refit=False`; '
-                    "otherwise the final model does not score the held-out rows, and the guarantee of "
-                    f"{type(decision).__name__} does not hold; "
-                    f"got cv={shown(self.cv)} and refit={self.refit}"
+                    '`cv` must be "prefit", or `refit` must be False and `cv` a fraction or "auto", got '
+                    f"cv={shown(self.cv)} and refit={self.refit}; the guarantee of {type(decision).__name__} "
+                    "holds only if the final model itself scores the held-out rows"
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

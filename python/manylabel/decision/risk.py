@@ -163,8 +163,9 @@ class RiskControl(DecisionRule):
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
                 f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the "
-                f"lowest possible mean risk of the rows is {least:.4g}, which is not far enough below "
-                "`alpha`; use a larger `alpha`, probabilities of more labels per row, or more rows"
+                f"lowest possible mean risk of the rows is {least:.4g}, but it must be below `alpha` by a "
+                "margin, which is smaller for more rows; use a larger `alpha`, probabilities of more labels "
+                "per row, or more rows"
             )
         self.bound_, self.risk_ = found
 

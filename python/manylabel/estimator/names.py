@@ -331,8 +331,8 @@ def pairs_of(rows: Iterable[Any], labels: NamedRows) -> Iterator[str]:
     for at, pair in enumerate(rows):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(
-                f"row {at} of `texts` must be a pair (text, label names), because `labels` is None, "
-                f"got {shown(pair)}"
+                f"row {at} of `texts` must be a pair (text, label names) if `labels` is None, got "
+                f"{shown(pair)}"
             )
         text, names = pair
         labels.add(names)

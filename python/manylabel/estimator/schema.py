@@ -121,7 +121,8 @@ class Scalar(Attribute):
         most = np.inf if type(plain) is float else 2**63 - 1
         least = -most if self.kind is float else 0
         if not right or not least <= plain <= most:
-            wanted = "an int from 0 to 2**63 - 1" if self.kind is int else f"a {self.kind.__name__}"
+            names = {int: "an int from 0 to 2**63 - 1", float: "a float other than NaN"}
+            wanted = names.get(self.kind, f"a {self.kind.__name__}")
             raise ValueError(f"`{name}` must be {wanted}, got {shown(value)}")
         if self.finite and abs(plain) > _MOST and not (self.or_minus_infinity and plain == -np.inf):
             raise ValueError(
@@ -448,6 +449,8 @@ def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], size
         wanted.append(sizes.setdefault(key, length - extra) + extra)
     if len(shape) != len(found) or wanted != list(found):
         text = ", ".join(map(str, shape))
+        if len(shape) != len(found):
+            raise ValueError(f"`{name}` must be {len(shape)}-D, of shape ({text}), got shape {found}")
         raise ValueError(f"shape of `{name}`: expected ({text}) = {tuple(wanted)}, got {found}")
 
 

@@ -742,8 +742,8 @@ def _check_positions(matrix: Any, name: str) -> Any:
             size = matrix.shape[axis]
             if len(positions) and not 0 <= positions.min() <= positions.max() < size:
                 raise ValueError(
-                    f"{name} is not a valid COO matrix: {('row', 'col')[axis]} must be from 0 to {size - 1}, "
-                    f"got {positions.min()} to {positions.max()}"
+                    f"{name} is not a valid COO matrix: `{('row', 'col')[axis]}` must have indices from 0 to "
+                    f"{size - 1}, got indices from {positions.min()} to {positions.max()}"
                 )
     if matrix.format not in ("csr", "csc", "bsr"):
         return matrix

@@ -175,7 +175,7 @@ def cross_val_predict(
     if not np.array_equal(np.sort(order), np.arange(Y.shape[0])):
         raise ValueError(
             f"each of the {Y.shape[0]} rows must be a test row of exactly one fold of `cv`, got {len(order)} "
-            f"test rows, {len(np.unique(order))} of them different"
+            f"test rows in all folds together, {len(np.unique(order))} of them distinct"
         )
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (

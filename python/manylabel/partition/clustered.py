@@ -427,7 +427,7 @@ class LPSRClassifier(BlockClassifier):
         every = np.concatenate(self.label_blocks_)
         others = np.setdiff1d(every, self.labels_)
         if len(others):
-            raise ValueError(f"labels of label_blocks_ must be in labels_, got {others[0]}")
+            raise ValueError(f"every label in label_blocks_ must be in labels_, got {others[0]}")
         places = np.searchsorted(self.labels_, every).astype(np.int32)
         ends = np.cumsum([len(labels) for labels in self.label_blocks_])
         return np.split(places, ends[:-1])

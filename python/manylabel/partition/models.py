@@ -135,8 +135,8 @@ def fit_models(
     models: list[Any] = [None] * len(label_blocks)
     if not ours and unknown_entries(Y) is not None:
         raise ValueError(
-            "Y must not have unknown entries (NaN) if `estimator` is from another library, such as "
-            f"{type(estimator).__name__}"
+            "Y must not have unknown entries (NaN) if `estimator` is from another library, "
+            f"got NaN with the estimator {type(estimator).__name__}"
         )
     if ours:
         estimator = estimator._settled(X, Y, sample_weight, threads, lambda _: progress(0))

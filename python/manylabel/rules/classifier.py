@@ -477,8 +477,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             return SetChoice(0.0 if known else None, 0.0, False)
         if not hasattr(self, "choice_powers_"):
             raise ValueError(
-                '`predictor` must be "auto", "known-label-sets" or "signs" for this model, because '
-                f"`predictor` was not a measure in `fit`, got {predictor!r}"
+                '`predictor` must be "auto", "known-label-sets" or "signs" for this model, '
+                f"got {predictor!r}; to predict with a measure, set `predictor` to a measure before `fit`"
             )
         at = MEASURES.index(predictor)
         if self.choice_by_sets_[at]:

@@ -362,9 +362,8 @@ class EditableTagger(Estimator):
         self._check_fitted()
         if not hasattr(self, "rows_"):
             raise ValueError(
-                "`keep_rows` must be True when `fit` is called, because `update` needs the training rows, "
-                "but this tagger has not kept them; use `refit_labels` instead, which fits the labels only "
-                "to the texts that you pass"
+                "`update` needs the training rows, but this tagger has not kept them; fit it again with "
+                "keep_rows=True, or use `refit_labels`, which fits the labels only to the texts that you pass"
             )
         X, _, Y = self._matrices(texts, labels, self.label_names_.tolist(), fits=False)
         self.rows_, self.row_labels_ = _stacked(self.rows_, X), _stacked(self.row_labels_, Y)
@@ -416,7 +415,7 @@ class EditableTagger(Estimator):
         if texts is None:
             if not hasattr(self, "rows_"):
                 raise ValueError(
-                    f"`texts` must be given to {method}, because this tagger keeps no rows, got None"
+                    f"`texts` must be given to `{method}`, got None; this tagger keeps no rows to use instead"
                 )
             return self.rows_, self.row_labels_
         every = list(dict.fromkeys([*self.label_names_.tolist(), *names]))

@@ -244,7 +244,7 @@ def _table(path: Path, delimiter: str, encoding: str) -> Iterator[tuple[str, dic
                 raise ValueError(f"{path}, line {reader.line_num}: expected {len(names)} cells, got more")
             if len(row) < len(names):
                 twice = next(name for name in names if list(names).count(name) > 1)
-                raise ValueError(f"{path}: expected different names of columns, got {shown(twice)} twice")
+                raise ValueError(f"{path}: expected each column name only once, got {shown(twice)} twice")
             yield f"line {reader.line_num}", row
 
 
@@ -257,7 +257,9 @@ def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 row = json.loads(line)
             except (json.JSONDecodeError, RecursionError) as error:
                 why = error.msg if isinstance(error, json.JSONDecodeError) else "too many levels"
-                raise ValueError(f"{path}, line {number}: expected a JSON object ({why})") from None
+                raise ValueError(
+                    f"{path}, line {number}: expected a JSON object, but the line cannot be parsed: {why}"
+                ) from None
             if not isinstance(row, dict):
                 raise ValueError(f"{path}, line {number}: expected a JSON object, got {shown(row)}")
             yield f"line {number}", row

@@ -430,7 +430,7 @@ class TextTagger(EditableTagger):
             convert = self.vectorizer_.fit_transform if fits else self.vectorizer_.transform
         if labels is None:
             if convert is None:
-                raise ValueError("`labels` must be given if `vectorizer` is None, got None")
+                raise ValueError("`labels` must be given if `vectorizer` is None, got labels=None")
             if isinstance(texts, str) or not hasattr(texts, "__iter__"):
                 raise ValueError(
                     "`texts` must be an iterable of pairs (text, names) if `labels` is None, got "
@@ -662,7 +662,7 @@ class TextTagger(EditableTagger):
         if not ids:
             return self.label_names_
         if not hasattr(self, "label_ids_"):
-            raise ValueError("`ids` must be False, since the tagger was fitted without `label_ids`, got True")
+            raise ValueError("`ids` must be False, got True; the tagger was fitted without `label_ids`")
         return self.label_ids_
 
     def _topk(self, X: Any, k: int) -> csr_array:

@@ -827,8 +827,8 @@ class LabelTreeClassifier(EditableLabels):
         shift, scale = (getattr(self, name, none) for name in _COLUMNS)
         if len(shift) != len(scale) or (len(scale) and self.normalize_):
             raise ValueError(
-                f"`column_shift_` and `column_scale_` must have the same length, and must be missing if "
-                f"`normalize_` is True, got {len(shift)} and {len(scale)} values, and "
+                "`column_shift_` and `column_scale_` must have the same length, and both must be missing if "
+                f"`normalize_` is True; got the lengths {len(shift)} and {len(scale)}, with "
                 f"normalize_={self.normalize_}"
             )
         return shift, scale
