@@ -184,14 +184,14 @@ def plan(
 
     Notes
     -----
-    The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. A smaller subset than 64
-    rows is enlarged to 64 rows, or to all rows if X has fewer. Subsets of equal size are used only once, so
-    there is only one subset if X has fewer than 130 rows. The largest subsets are left out if the fits are
-    expected to take longer than `max_seconds` in total. The forecast extrapolates the values measured with
-    the two largest subsets that were used. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is computed
-    from these values. If ``b >= 1``, the forecast is the power law. Otherwise, the forecast is the geometric
-    mean of the power law and a linear extrapolation. With a single subset, the forecast is proportional to
-    the number of rows.
+    The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. A subset with fewer than
+    64 rows is enlarged to 64 rows, or to all rows if X has fewer than 64. If several subsets have the same
+    size, only one of them is used. If X has fewer than 130 rows, there is therefore only one subset. The
+    largest subsets are left out if the fits are expected to take longer than `max_seconds` in total. The
+    forecast extrapolates the values measured with the two largest subsets that were used. A power law
+    ``a * n_rows**b`` with ``0 <= b <= 2`` is computed from these values. If ``b >= 1``, the forecast is the
+    power law. Otherwise, the forecast is the geometric mean of the power law and a linear extrapolation. With
+    a single subset, the forecast is proportional to the number of rows.
 
     With ``C="auto"``, the C of `DiSMECClassifier` and `LabelTreeClassifier` is chosen on a sample drawn from
     all rows, and all subsets use this C. The time of the choice is added to the forecast. With

@@ -151,7 +151,7 @@ class SharedRounds:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _states(self) -> list[tuple[int, Path]]:
-        """Return the number of finished rounds and the path of each stored state, the oldest state first."""
+        """Return a pair for each stored state, oldest first: the number of finished rounds, and the path."""
         return sorted((int(path.stem.split("-")[1]), path) for path in self._folder.glob("state-*.npz"))
 
     def _continue(self, tell: SumOfJobs) -> bool:

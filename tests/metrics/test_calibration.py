@@ -95,7 +95,7 @@ def test_bad_input():
     Y, P = draw(5, 10, 3)
     with pytest.raises(ValueError, match="values of `probabilities` must be from 0 to 1, got"):
         calibration_error(Y, P + 1)
-    with pytest.raises(ValueError, match="`probabilities` must have the same shape as `Y_true`"):
+    with pytest.raises(ValueError, match="`probabilities` must have the shape of `Y_true`"):
         calibration_error(Y, P[:, :2])
     with pytest.raises(ValueError, match='`average` must be "all" or "label"'):
         calibration_error(Y, P, average="micro")

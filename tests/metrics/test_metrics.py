@@ -216,11 +216,11 @@ def test_columns_beyond_32_bits_do_not_overflow():
         ({"k": "5"}, "`k` must be .* got '5'"),
         (
             {"scores": np.ones((3, 4))},
-            r"`scores` must have the same shape as `Y_true`, \(3, 3\), got \(3, 4\)",
+            r"`scores` must have the shape of `Y_true`, which is \(3, 3\), got \(3, 4\)",
         ),
         (
             {"scores": csr_array((2, 3))},
-            r"`scores` must have the same shape as `Y_true`, \(3, 3\), got \(2, 3\)",
+            r"`scores` must have the shape of `Y_true`, which is \(3, 3\), got \(2, 3\)",
         ),
         ({"scores": np.where(EYE == 1, np.nan, 0)}, "`scores` must not contain NaN"),
         ({"scores": csr_array(EYE * np.nan)}, "`scores` must not contain NaN"),

@@ -2,15 +2,18 @@
 
 ``manylabel`` and ``python -m manylabel`` run the same program.
 
-Data files whose names end in ``.arff`` or ``.arff.gz`` are read as ARFF. Files whose names end in ``.csv``,
+Data files whose names end in ``.arff`` are read as ARFF. Files whose names end in ``.csv``,
 ``.tsv``, ``.jsonl``, ``.ndjson`` or ``.parquet`` are read as tables of texts and label names. All files with
 other names must be in the text format of the Extreme Classification Repository. A folder must either be
 written by ``manylabel.datasets.convert``, or contain one file per text, as `manylabel.tagging.read_texts`
-describes. A folder of texts is read like a table. A model that is trained on a table is a `TextTagger`. All
-data files except Parquet files and the files in a folder of texts may be compressed with gzip. The ending
-``.gz`` may then be added to the name, as in ``docs.csv.gz``. Results are written to stdout. Progress bars,
-summaries and errors are written to stderr. Every error is printed as a single line, ``manylabel: error:
-...``. Output files are written under a temporary name and renamed when they are complete.
+describes. A folder of texts is read like a table. A model that is trained on a table is a `TextTagger`.
+
+Data files may be compressed with gzip, and may then have the additional ending ``.gz``, as in
+``docs.csv.gz``. However, Parquet files and the files in a folder of texts must not be compressed.
+
+Results are written to stdout. Progress bars, summaries and errors are written to stderr. Every error is
+printed as a single line, ``manylabel: error: ...``. Output files are written under a temporary name and
+renamed when they are complete.
 
 The exit codes are:
 

@@ -68,11 +68,12 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     ``threshold_`` is an attribute of the classifier. The probability is thus ``exp(score + threshold_)``.
 
     With one tree, the probability equals the score of omikuji, up to rounding. With several trees, the
-    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ if the
-    beam search for a row does not reach the leaf of a label in one of the trees. For this tree, omikuji uses
-    the probability 0, and `LabelTreeClassifier` estimates the probability. The beam search reaches all leaves
-    if the ``beam`` that is passed to `predict_topk` is at least the number of nodes of the largest level. In
-    contrast to `LabelTreeClassifier`, omikuji keeps only the ``beam_size`` best labels of each leaf.
+    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ in two
+    cases. First, they differ if the beam search for a row does not reach the leaf of a label in one of the
+    trees. For this tree, omikuji uses the probability 0, and `LabelTreeClassifier` estimates the probability.
+    The beam search reaches all leaves if the ``beam`` that is passed to `predict_topk` is at least the number
+    of nodes of the largest level. Second, omikuji keeps only the ``beam_size`` best labels of each leaf, and
+    `LabelTreeClassifier` keeps all labels.
     """
     try:
         import cbor2

@@ -10,9 +10,9 @@ the same name must agree with this size.
 
 In a damaged file, a size that is stored as a number could be much too large. Predictions allocate memory per
 label, so a number of labels that is too large could exhaust the memory. Every schema therefore has an array
-with one element per label, and the length of this array must equal the number of labels. Predictions do not
-allocate memory per feature. The number of features may therefore be larger than the length of any array in
-the file.
+with one element per label, and the length of this array must equal the number of labels. In contrast,
+predictions do not allocate memory per feature. The number of features is therefore allowed to be larger than
+the length of any array in the file.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ class Models(Attribute):
     Parameters
     ----------
     size : str or int
-        The number of models, or the name of this number, such as ``"n_blocks"``.
+        The number of models: an int, or the name of a size, such as ``"n_blocks"``.
     labels : str
         Name of the attribute that holds the labels of each model. That attribute is a list of arrays, or a
         single array if there is a single model.

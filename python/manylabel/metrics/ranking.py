@@ -283,11 +283,10 @@ def psndcg_at_k(
 ) -> float | Floats:
     """Compute propensity-scored nDCG at k (PSnDCG@k).
 
-    A true label j at rank r <= k of a row has the gain 1 / (p_j log2(r + 1) I(min(k, t))). Here p_j is the
-    propensity of the label, and t is the number of true labels of the row. I(m) is the sum of 1 / log2(r + 1)
-    over the ranks r from 1 to m. The result is the sum of all gains in all rows, divided by the largest
-    possible sum. The sum is largest if the true labels of each row rank first, in order of increasing
-    propensity.
+    Let t be the number of true labels of a row, and let S be the sum of 1 / log2(i + 1) over i from 1 to
+    min(k, t). A true label j of the row at rank r <= k has the gain 1 / (p_j log2(r + 1) S), where p_j is the
+    propensity of the label. The result is the sum of all gains in all rows, divided by the largest possible
+    sum. The sum is largest if the true labels of each row rank first, in order of increasing propensity.
     """
     ks = check_k(k)
     Y, scores = known_pair(Y_true, scores)
@@ -406,9 +405,9 @@ def hits_of_ranks(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray
 
 
 def _inverse_ideal(k: int, n_true: NDArray[np.int64]) -> Floats:
-    """Return 1 / I(min(k, t)) for each row with t >= 1 true labels, and 0 for rows without true labels.
+    """Return 1 / S of `psndcg_at_k` for each row with true labels, and 0 for rows without true labels.
 
-    `n_true` holds the number t of each row. I(m) is the sum of 1 / log2(r + 1) over the ranks r from 1 to m.
+    `n_true` holds the number t of each row.
     """
     depth = np.minimum(k, n_true)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2.0, depth.max() + 2.0)))
@@ -453,7 +452,7 @@ def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[cs
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)
     if checked.shape != Y.shape:
-        raise ValueError(f"`{name}` must have the same shape as `Y_true`, {Y.shape}, got {checked.shape}")
+        raise ValueError(f"`{name}` must have the shape of `Y_true`, which is {Y.shape}, got {checked.shape}")
     if checked.dtype.kind != "f":
         checked = checked.astype(np.float64)
     # The maximum is NaN if any value is NaN. Unlike np.isnan on all values, this allocates no array.

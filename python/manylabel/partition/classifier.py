@@ -96,9 +96,9 @@ class BlockPartitionClassifier(BlockClassifier):
         "auto" means one block. If rows may be routed to more than one block, the scores of the blocks are
         merged. The merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over
         those blocks l that the row is routed to and that have the label. Here, s_l is the log-odds of the
-        label in block l, and p_l is the probability of block l. The router computes the probabilities p_l,
-        which are scaled to sum to 1 over the blocks of the row. Scores that are margins, such as the scores
-        of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
+        label in block l, and p_l is the probability of block l. The router computes the probabilities p_l.
+        They are scaled to sum to 1 over the blocks that the row is routed to. Scores that are margins, such
+        as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -113,9 +113,9 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether to leave rows without labels out of the fit of the router. In the partition, each row starts
-        in a block that k-means finds. A row without labels keeps this block, whether or not `drop_unlabeled`
-        is True.
+        Whether the fit of the router ignores rows that have no labels. In the partition, each row starts in a
+        block that k-means finds. A row without labels keeps this block, whether or not `drop_unlabeled` is
+        True.
     n_init : int, default=1
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
@@ -179,10 +179,10 @@ class BlockPartitionClassifier(BlockClassifier):
     Notes
     -----
     A row has finite scores only for labels of the blocks that it is routed to. All other labels have the
-    score -inf. If every row is routed to one block, the scores of a row are the scores from the model of its
-    block, and `predict` returns the labels that this model predicts. If rows may be routed to more than one
-    block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores. If
-    `estimator` has no `decision_function`, the scores of a block are the logits of its probabilities.
+    score -inf. If each row is routed to a single block, the scores of a row are the scores from the model of
+    its block, and `predict` returns the labels that this model predicts. If rows may be routed to more than
+    one block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores.
+    If `estimator` has no `decision_function`, the scores of a block are the logits of its probabilities.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If more than half of its values are nonzero, the fits of the partition and of the router make float32
@@ -211,8 +211,9 @@ class BlockPartitionClassifier(BlockClassifier):
     to all labels that occur in these rows.
 
     If the fit time of `estimator` increases with the number of rows and labels, a fit with the default
-    parameters usually takes at most as long as a fit of `estimator` to all rows and labels. With
-    ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
+    parameters usually takes at most as long as a fit of `estimator` to all rows and labels.
+
+    With ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
     which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
     usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
     rows if a tenth is less than 2,000. Each test takes as long as one fit of the router. If the router finds
@@ -220,26 +221,27 @@ class BlockPartitionClassifier(BlockClassifier):
     repeated with the new number of blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
-    ``mode="rule"`` and several blocks, `lam` is computed as if all rows were in one block: it is about the
+    ``mode="rule"`` and several blocks, `lam` is computed as if all rows were in one block. It is about the
     largest weight with which the labels of this block would cover at least 95 % of the positive entries of Y.
-    The next paragraph describes `lam` for a partition with only one block.
+    If you pass ``n_blocks=1``, ``mode="rule"`` sets `lam` to 0. The next paragraph describes `lam` if
+    ``n_blocks="auto"`` finds that there should be only one block.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
     data, several blocks would be less accurate and would save little time. With more rows and labels, there
     is still only one block if the router is not accurate enough for several blocks. In this case, `lam` is
-    chosen so that the block has only the most frequent labels, which cover at least 97 % of the positive
-    entries of Y. With ``n_blocks=1`` and ``mode="rule"``, `lam` is 0.
+    chosen so that the block keeps only the most frequent labels, as many as are needed to cover at least 97 %
+    of the positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate is computed like `lam` with ``mode="rule"`` and several blocks, but the 95 % are replaced by a
-    percentage from 35 to 99 %. In each of the five folds, the partition, the router and the block models are
-    fitted once, with the smallest candidate. With a larger candidate, each block has the same rows, but only
-    some of the labels that it has with the smallest candidate. The scores of these models are therefore also
-    used to evaluate the larger candidates. Likewise, the final fit computes the partition with the smallest
-    candidate. It then reduces each block to the labels that the block has with the chosen weight `lam_`. With
-    ``mode="speed"``, `estimator` is also fitted to all labels in each fold, because the candidates are
-    compared with `estimator` alone.
+    candidate is computed by the rule for several blocks above, but with a percentage from 35 to 99 % in place
+    of 95 %. In each of the five folds, the partition, the router and the block models are fitted once, with
+    the smallest candidate. With a larger candidate, each block has the same rows, but only some of the labels
+    that it has with the smallest candidate. The scores of the models that were fitted with the smallest
+    candidate are therefore also used to evaluate the larger candidates. Likewise, the final fit computes the
+    partition with the smallest candidate. It then reduces each block to the labels that the block has with
+    the chosen weight `lam_`. With ``mode="speed"``, `estimator` is also fitted to all labels in each fold,
+    because the candidates are compared with `estimator` alone.
 
     If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
     its default value of `lam`. The number is halved until at least one candidate is accurate enough, or

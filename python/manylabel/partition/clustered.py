@@ -488,7 +488,7 @@ class _Restricted:
 def _by_rank(
     model: Any, X: csr_array | NDArray[Any], y: csr_array, labels: NDArray[np.int64]
 ) -> tuple[csr_array, NDArray[np.float32]]:
-    """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 of `model` for each row.
+    """Return ``1 / (1 + rank)`` for each positive entry of Y, and the precision at 5 for each row.
 
     For each row, the labels are sorted by the scores that `model` computes, highest score first. The rank of
     an entry is the position of its label among the sorted labels of its row. Ranks start at 0, and ranks
