@@ -5,8 +5,8 @@ labels, or some components of a label embedding. Each finished piece is stored a
 can be interrupted at any time. If it is started again, it reuses the finished pieces. Several processes or
 machines that share the folder can fit different pieces. If all of them have the same type of CPU, the fitted
 model is exactly the same as a model that was fitted with the method ``fit`` of the estimator. The fit of a
-`CorrLogClassifier` consists of many rounds instead. The state of this fit is stored from time to time. If a
-round takes long enough, the processes share its work.
+`CorrLogClassifier` is not divided into pieces. It consists of many rounds, and its state is stored from time
+to time. If a round takes long enough, the processes share its work.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a

@@ -27,7 +27,7 @@ _MOST_OUTPUTS = 2**16 - 1
 
 @dataclass
 class _Node:
-    """A node of a tree: its weights and intercepts, and its children or, if it is a leaf, its labels.
+    """A node of a tree. It has weights and intercepts. An inner node has children, and a leaf has labels.
 
     The outputs of a node are its children or its labels. The weights have the shape (n_features, n_outputs).
     """

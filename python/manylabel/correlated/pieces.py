@@ -2,8 +2,8 @@
 
 The processes share a folder; see `manylabel.shards`. Most rounds compute a gradient. For each label, the
 gradient is a sum over all rows. The labels and the rows are divided into groups. If several processes share a
-round, each process computes the sums over some groups of rows, for some groups of labels. After the last
-round, one file with the whole model is written to the folder.
+round, each process computes a part of the gradient: the sums over some groups of rows for some groups of
+labels. After the last round, one file with the whole model is written to the folder.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ def scaled_columns(
 def unit_rows(X: NDArray[Any]) -> NDArray[np.float32]:
     """Return a new array with the rows of a dense X scaled to unit length. Rows of zeros stay as they are.
 
-    The new array is in C order. The lengths are computed in double precision. The order of the additions does
-    not depend on the memory order of X.
+    The new array is in C order. The lengths are computed in double precision. The squares are added in an
+    order that does not depend on the memory order of X.
     """
     out = np.empty(X.shape, dtype=np.float32)
     for first in range(0, len(X), _ROWS):

@@ -5,11 +5,15 @@ determine whether the rows of this copy are scaled to unit length, and whether t
 for the intercept. Columns of X that are zero in every row are left out of the copy. The fit also uses the
 transpose of the copy if some labels are frequent, if `solver` is "exact", or if the loss is logistic.
 
-The copy and its transpose are on disk if three conditions are met. X is memory-mapped from a folder that
-`manylabel.datasets.convert` wrote, and the fit uses all of its rows. The fit does not scale the columns of X.
-The process is allowed to write to the folder. The first fit then writes them to the folder, and all fits
-memory-map them. X, the copy and the transpose may then be larger than memory. In all other cases, the copy
-and its transpose are in memory.
+The copy and its transpose are on disk if all of the following conditions are met:
+
+- X is memory-mapped from a folder that `manylabel.datasets.convert` wrote.
+- The fit uses all rows of X and does not scale its columns.
+- The process is allowed to write to the folder.
+
+In this case, the first fit writes the copy and the transpose to the folder, and all fits memory-map them. X,
+the copy and the transpose may then be larger than memory. In all other cases, the copy and its transpose are
+in memory.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ def calibration_error(
         stored entry, and "all" uses all pairs. With "all", entries that are not stored have the
         probability 0. If `probabilities` is dense, both choices use all pairs.
     above : float, default=0.0
-        If `above` is > 0, only pairs with probabilities greater than `above` are used. With ``above=0``, no
-        pair is left out because of its probability, even if the probability is 0.
+        If `above` is > 0, only pairs with probabilities greater than `above` are used. With ``above=0``,
+        pairs of every probability are used, including 0.
     least_positives : int, default=1
         With ``average="label"``, labels that are true in fewer than `least_positives` rows are left out.
 

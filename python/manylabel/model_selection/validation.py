@@ -132,7 +132,7 @@ def cross_val_predict(
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
         0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
-        the columns of the result are in the order of ``params["label_names"]`` if these names are given.
+        the columns of the result are in the order of ``params["label_names"]`` if `params` has this entry.
         Otherwise, the columns are sorted by the names of the labels.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
         Name of the estimator's method that computes the predictions.

@@ -47,14 +47,14 @@ class BlockPartitioner(Estimator):
         searches for the number of clusters whose partition captures the most positive entries. The search
         first tries every number from 1 to 16. It then tries larger numbers, each about 25 % larger than the
         previous number. No number exceeds 2,048 or the number of rows. The search stops at the first number
-        that leaves a block without rows or labels. This number is not used. The search also stops after five
+        with which a block has no rows or no labels. This number is not used. The search also stops after five
         consecutive numbers without an improvement. An improvement is a partition that captures more positive
         entries than the best earlier partition, by more than a thousandth of all positive entries.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
-        label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is about the largest weight with
-        which a single block of all rows would capture at least 90 % of the positive entries of Y. This weight
-        is just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of
+        label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is chosen such that a single block
+        of all rows would capture at least 90 % of the positive entries of Y, but hardly more. This weight is
+        just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of
         the positive entries, and N_J is the number of rows with the J-th most frequent label. This weight
         increases in proportion to the number of rows, because N_J does.
     max_labels : int or None, default=None
@@ -67,8 +67,8 @@ class BlockPartitioner(Estimator):
         first round, the label sets are optimized once.
     tol : float, default=1e-5
         Tolerance; finite and > 0. `fit` stops after a round that lowers the objective by less than `tol`. The
-        objective changes in discrete steps. With a small `tol`, `fit` therefore stops when the objective no
-        longer changes.
+        objective changes in discrete steps. With a small `tol`, `fit` therefore stops only when the objective
+        no longer changes.
     random_state : int, RandomState instance or None, default=None
         Seed of k-means. Pass an int for reproducible results.
 
