@@ -11,11 +11,10 @@ contains the settings of Annif, and Annif imports the module of this class::
 
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
-Set this variable in the environment. For the command ``annif``, this line can also be in the file
-``.flaskenv`` in the working folder. If ``ANNIF_CONFIG`` already has another value, add the line
-``import manylabel.compat.annif`` to the file that the environment variable ``ANNIF_SETTINGS`` names. A
-program that uses Annif as a library only needs to import this module. A project with this backend looks like
-this::
+For the command ``annif``, this line can also be in the file ``.flaskenv`` in the working folder. If
+``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to the Python file
+with Annif's settings, whose path is in the environment variable ``ANNIF_SETTINGS``. A program that uses Annif
+as a library only needs to import this module. A project with this backend looks like this::
 
     [yso-manylabel]
     name=YSO manylabel
@@ -47,13 +46,13 @@ allow_learn     Whether ``annif learn`` is allowed, ``false`` by default. With `
                 read these documents again.
 =============== ==============================================================================================
 
-`beam` and `path_weight` are parameters of the classifier ``label-tree`` (see `LabelTreeClassifier`). The
-classifier is trained with its default `beam`. For suggestions, `beam` is at least 20. The lower part of the
-list of suggestions then has more correct subjects. If the project has the setting ``beam``, the value of this
-setting is used for training and for suggestions. With this backend, the default of ``path_weight`` is 0.25.
-
 A setting that is a parameter of the classifier is passed to the classifier, for example ``n_trees=3`` or
 ``beam=10`` for ``label-tree``. The settings ``n_jobs`` and ``verbose`` are not passed.
+
+For the classifier ``label-tree``, the default of ``path_weight`` is 0.25 with this backend. If the project
+does not have the setting ``beam``, the classifier is trained with its default `beam`, and suggestions use 20
+if this is larger. The larger value puts more correct subjects in the lower part of the list of suggestions.
+If the project has the setting ``beam``, training and suggestions both use its value, even if it is lower.
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again on
 the old and the new documents. The terms, their IDF weights and the nodes of the tree do not change. However,

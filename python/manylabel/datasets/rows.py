@@ -476,7 +476,7 @@ def _about(folder: FilePath) -> dict[str, Any]:
                 f"{folder}: the conversion is not complete; call `datasets.convert` again"
             ) from None
         raise ValueError(
-            f"{folder}: expected a folder that `datasets.convert` has written, but it has no file rows.json"
+            f"{folder}: expected a folder that `datasets.convert` has written, got a folder without rows.json"
         ) from None
     except ValueError:
         about = None

@@ -97,8 +97,8 @@ class DiSMECPieces:
     ) -> Arrays:
         """Return the values that all pieces share: C and the scaling of X.
 
-        C is chosen if it is "auto". The scaling is the flag `by_row` (whether rows are scaled to unit
-        length), and a shift and a scale for each column if columns are scaled.
+        C is chosen if it is "auto". The scaling consists of the flag `by_row` (whether rows are scaled to
+        unit length) and, if columns are scaled, a shift and a scale for each column.
         """
         params = estimator.parameters.check(estimator)
         scaled = estimator._scaled_features(X, sample_weight)

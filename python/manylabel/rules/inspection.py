@@ -385,9 +385,9 @@ class _Writer:
         """Yield one text per distinct rounded score, in order of decreasing absolute score.
 
         A text contains the score and the names of the labels with this score. All texts together name at most
-        `max_labels` labels. If only some labels of a score are named, its text ends with the number of the
-        other labels with this score. If further scores remain, one last text contains the number of labels
-        with these scores and the range of these scores.
+        `max_labels` labels. If only some labels of a score are named, the text of this score ends with the
+        number of its other labels. If further scores remain, one last text contains the number of labels with
+        these scores and the range of these scores.
         """
         labels, values = self.head(rule)
         if not len(labels):
