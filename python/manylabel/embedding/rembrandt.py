@@ -470,7 +470,7 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
 
 def _n_panels(params: dict[str, Any], n_features: int, n_labels: int) -> int:
-    """Return the number of panels (groups of up to 32 components) of all passes, for the progress bar."""
+    """Return the total number of panels of all passes. A panel is a group of up to 32 components."""
     k, p, q = (int(params[name]) for name in ("n_components", "n_oversamples", "n_iter"))
     probe = min(k + p, n_features + 1, n_labels)
     return (q + 1) * math.ceil(probe / _PANEL) + math.ceil(min(k, n_labels) / _PANEL)

@@ -10,9 +10,9 @@ the same name must agree with this size.
 
 In a damaged file, a size that is stored as a number could be much too large. Predictions allocate memory per
 label, so a number of labels that is too large could exhaust the memory. Every schema therefore has an array
-with one element per label, and the length of this array must equal the number of labels. In contrast,
-predictions do not allocate memory per feature. The number of features is therefore allowed to be larger than
-the length of any array in the file.
+with one element per label, and `manylabel.load` compares the stored number of labels with the length of this
+array. In contrast, predictions do not allocate memory per feature. The number of features is therefore
+allowed to be larger than the length of any array in the file.
 """
 
 from __future__ import annotations

@@ -168,9 +168,9 @@ class HeldOutMeasures:
         """Return the score at which a label has a probability of one half in a logistic regression.
 
         A label is predicted if its score exceeds the returned score. An alternative would be to return the
-        score whose predictions have the smallest Hamming loss on the held-out rows. But this score depends on
-        only a few (row, label) pairs. The regression depends on all pairs, and its predictions have a lower
-        loss on other rows.
+        threshold with the smallest Hamming loss on the held-out rows. But this threshold depends on only a
+        few (row, label) pairs. The regression depends on all pairs, and its threshold gives a lower loss on
+        other rows.
         """
         present, number = np.nonzero(self._pairs)
         if len(np.unique(present)) < 2:

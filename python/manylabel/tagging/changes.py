@@ -163,8 +163,8 @@ class EditableTagger(Estimator):
         Terms that are not in the vocabulary of the vectorizer are ignored.
 
         If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows. Each row is stored
-        with all of its names in `labels`, including existing labels. If a later call adds further labels, the
-        rows that were kept before this call count as rows without the further labels.
+        with all of its label names, including names of existing labels. A later call can add more labels. For
+        these labels, the rows that the tagger already keeps count as negative examples.
 
         Examples
         --------

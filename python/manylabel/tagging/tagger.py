@@ -471,10 +471,10 @@ class TextTagger(EditableTagger):
             A list of parts, such as features and the intercept, in order of decreasing absolute contribution.
             Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. The
             contributions sum to the score of the label or, for some classifiers, to another quantity (see the
-            method `explain` of the classifier). The attribute `quantity` of the list is the name of the sum.
-            Print the list, or use its methods `to_dict` and `to_frame`. The names of features are the terms
-            of the vectorizer. A `HashingVectorizer` has no terms, so its features are named "feature 0",
-            "feature 1" and so on.
+            method `explain` of the classifier). The attribute `quantity` of the list states which quantity
+            this is. Print the list, or use its methods `to_dict` and `to_frame`. The names of features are
+            the terms of the vectorizer. A `HashingVectorizer` has no terms, so its features are named
+            "feature 0", "feature 1" and so on.
 
         Raises
         ------

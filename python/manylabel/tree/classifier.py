@@ -74,7 +74,7 @@ def _least_weight(params: dict[str, Any]) -> float:
     """Return the value of `prune` as a number.
 
     If `prune` is "auto", the number depends on ``params["measurements"]`` (the result of
-    `holds_measurements`) and on ``params["C"]``. Here, ``params["C"]`` must be a number, not "auto".
+    `holds_measurements`) and on ``params["C"]``. In this case, ``params["C"]`` must be a number, not "auto".
     """
     prune: float | str = params["prune"]
     if not isinstance(prune, str):
