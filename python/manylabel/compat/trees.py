@@ -346,9 +346,9 @@ def _ends(sizes: list[int]) -> NDArray[np.int64]:
 def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
     """Return the weights of a node as the arrays that the Rust core uses.
 
-    The first two arrays are the buckets of a hash table, and the features with nonzero weights in the order
-    of the buckets. The other three arrays are the weights in CSR format, with one row for each of these
-    features: the row ends (without a leading 0), the outputs and the values.
+    The first array holds the buckets of a hash table. The second array holds the features with nonzero
+    weights, in the order of the buckets. The other three arrays (the row ends without a leading 0, the
+    outputs and the values) are the weights in CSR format, with one row for each of these features.
     """
     weights.sum_duplicates()
     weights.eliminate_zeros()

@@ -65,9 +65,9 @@ class LabelCalibrator(MultiLabelClassifier):
         rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of its group. With
         "isotonic", the labels of a group share one curve, except for labels that are frequent enough for a
         separate curve. "all" fits a single curve to the candidates of all held-out rows, and all labels use
-        this curve. "none" fits a separate curve for each label, without data of other labels. Labels that are
-        candidates in no held-out row then get the curve of "all". Both "all" and "none" fit sigmoids by
-        Platt's method [1]_, and isotonic curves by isotonic regression [2]_.
+        this curve. "none" fits a separate curve for each label, without data of other labels. With "none", a
+        label that is a candidate in no held-out row gets the curve of "all". Both "all" and "none" fit
+        sigmoids by Platt's method [1]_, and isotonic curves by isotonic regression [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -94,9 +94,9 @@ class LabelCalibrator(MultiLabelClassifier):
         The value of `cv`, as given or chosen. This attribute does not exist if `cv` is "prefit".
     tail_probability_ : float
         The probability that `predict_proba` returns for every label that is not a candidate of a row, except
-        for the labels in `unseen_`. `fit` takes all pairs of a held-out row and a label that is neither a
-        candidate of this row nor in `unseen_`. `tail_probability_` is the fraction of these pairs in which
-        the row has the label.
+        for the labels in `unseen_`. It is computed from all pairs of a held-out row and a label that is
+        neither a candidate of this row nor in `unseen_`: it is the fraction of these pairs in which the row
+        has the label.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
@@ -113,9 +113,10 @@ class LabelCalibrator(MultiLabelClassifier):
         about the same number of training rows form a group. For each group and for each label, `fit` computes
         two numbers, which the Notes of `LabelCalibrator` call ``a`` and ``b``. They determine how the curve
         of the group or label deviates from the common curve f. `variance_` is the prior variance of the
-        difference between the value of ``a`` for a label and the value of ``a`` for its group. This variance
-        is chosen by cross-validation. A smaller variance means stronger pooling. If the variance is 0, all
-        labels of a group have the same curve.
+        difference between the ``a`` of a label and the ``a`` of its group. For ``b``, the prior variance is a
+        fifth of this variance. `variance_` is chosen by cross-validation. A smaller variance means stronger
+        pooling. If it is 0, ``a`` and ``b`` of a label are those of its group, so all labels of a group have
+        the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64

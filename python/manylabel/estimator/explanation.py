@@ -182,8 +182,8 @@ def by_removal(
 
     The features are set to 0 in two passes: once in the order of their column indices, and once in the
     reverse order. In a pass, features that were set to 0 stay 0. The contribution of a feature is the
-    decrease of the score when this feature is set to 0, averaged over both passes. A further part is the
-    score of a row of zeros. All parts sum to the score.
+    decrease of the score when this feature is set to 0, averaged over both passes. The other part of the
+    score is the score of a row of zeros. All parts sum to the score.
 
     Parameters
     ----------

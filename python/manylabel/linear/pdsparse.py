@@ -118,10 +118,10 @@ class PDSparseClassifier(SparseLinearClassifier):
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
     weights that all labels together have for the nonzero features of the row. The fit stores a copy of X, and
     12 bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero value, or 4
-    bytes per value of a dense X without zeros. The fit also stores about 30 bytes for each distinct (feature,
-    label) pair that occurs in at least one row. A pair occurs in a row if the feature is nonzero in the row
-    and the label is in the active set of the row. `early_stopping` doubles the memory of the weights and the
-    active sets.
+    bytes per value of a dense X that has no zeros at all. The fit also stores about 30 bytes for each
+    distinct (feature, label) pair that occurs in at least one row. A pair occurs in a row if the feature is
+    nonzero in the row and the label is in the active set of the row. `early_stopping` doubles the memory of
+    the weights and the active sets.
 
     If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
     then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. Any other
@@ -134,9 +134,9 @@ class PDSparseClassifier(SparseLinearClassifier):
     of the rows is less than 100 rows, up to five different tenths are held out one after the other. The
     held-out rows must be scored by weights that were not learned from these rows. No new fit is needed for
     this purpose. The weights of a label are a weighted sum of the training rows, reduced by the L1 penalty.
-    In a copy of the weights, the terms of the held-out rows are subtracted from this sum. Two passes over the
-    remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The weights in `coef_`
-    do not change.
+    `fit` copies the weights and removes the terms of the held-out rows from the sums in the copy. Two passes
+    over the remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The weights in
+    `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

@@ -2,8 +2,8 @@
 
 The fit divides the labels into groups, which are called units. A piece is a range of consecutive units. With
 a dense X and the squared hinge loss, a unit has up to 256 labels. In all other cases, a unit has up to
-sixteen labels of similar frequency, or up to thirty-two if the labels are rare. Such a unit is also called a
-panel.
+sixteen labels of similar frequency, or up to thirty-two if the labels are rare. A unit of up to sixteen or
+thirty-two labels is also called a panel.
 """
 
 from __future__ import annotations

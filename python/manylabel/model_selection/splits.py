@@ -387,7 +387,7 @@ class _Parts:
         return gain
 
     def exchange(self, source: int, target: int, leaving: int, coming: int) -> None:
-        """Move row `leaving` from `source` to `target`, and row `coming` back unless `coming` is -1."""
+        """Move row `leaving` from `source` to `target`, and row `coming` (unless it is -1) the other way."""
         out, back = (self._labels(row) for row in (leaving, coming))
         self.part[leaving] = target
         if coming >= 0:

@@ -97,8 +97,9 @@ def fit_models(
         array. An estimator of another library gets X and Y as the user passed them, dense or sparse.
     threads : int
         Number of threads, and maximum number of blocks that are fitted at the same time. An estimator of this
-        library whose `n_jobs` is None may use several threads for a block. For such an estimator, fewer
-        blocks are fitted at the same time if the largest block would finish long after the other blocks.
+        library whose `n_jobs` is None may use several threads for a block. If the largest block would
+        otherwise finish long after the other blocks, fewer blocks of such an estimator are fitted at the same
+        time, so that each block gets more threads.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.

@@ -392,10 +392,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Parameters
         ----------
         eval_set : tuple of two matrices (X, y), default=None
-            A pair ``(X_eval, y_eval)`` of further rows for early stopping, in the same formats as X and y.
-            The fit stops when the loss on these further rows no longer falls. No rule is fitted to the
-            further rows. However, with ``search="fast"``, the thresholds that are tried for conditions also
-            depend on the values in the further rows. `eval_set` requires ``early_stopping=True``. With
+            Further rows for early stopping: a pair ``(X_eval, y_eval)`` in the same formats as X and y. The
+            fit stops when the loss on these further rows no longer falls. No rule is fitted to the further
+            rows. However, with ``search="fast"``, the thresholds that are tried for conditions also depend on
+            the values in the further rows. `eval_set` requires ``early_stopping=True``. With
             ``early_stopping=True`` and without `eval_set`, some rows of X are held out instead.
         """
         self._refuse_label_weight(label_weight)
