@@ -30,12 +30,13 @@ class LinearClassifier(MultiLabelClassifier):
         predictions. This scaling suits text data. "columns" scales each column to unit variance in `fit`. It
         then divides all columns by the square root of the number of columns that are not constant, so that
         the rows have a mean squared length of about 1. Columns with mostly nonzero values are also centered
-        if an intercept is fitted. With "columns", the fitted weights apply to the unscaled features. "auto"
-        is "columns" if more than an eighth of the values of X are nonzero, and "rows" otherwise. False does
-        not scale the features. For every value of `normalize`, scores are computed in single precision. They
-        are therefore less accurate if a column has a ratio ``|mean| / (standard deviation)`` of at least
-        10,000. With "columns", a column is ignored if this ratio is at least 1,000,000. To avoid both
-        problems, subtract the means of such columns before the fit.
+        if an intercept is fitted. With "columns", the weights are converted after the fit, so they apply to
+        the unscaled features. "auto" is "columns" if more than an eighth of the values of X are nonzero, and
+        "rows" otherwise. False does not scale the features. For every value of `normalize`, scores are
+        computed in single precision. They are therefore less accurate if a column has a ratio
+        ``|mean| / (standard deviation)`` of at least 10,000. With "columns", a column is ignored if this
+        ratio is at least 1,000,000. To avoid both problems, subtract the means of such columns before the
+        fit.
 
     Attributes
     ----------

@@ -133,10 +133,10 @@ class PDSparseClassifier(SparseLinearClassifier):
     and intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth
     of the rows is less than 100 rows, up to five different tenths are held out one after the other. The
     held-out rows must be scored by weights that were not learned from these rows. No new fit is needed for
-    this purpose. The weights of a label are a weighted sum of the training rows, reduced by the L1 penalty.
-    `fit` copies the weights and removes the terms of the held-out rows from the sums in the copy. Two passes
-    over the remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The weights in
-    `coef_` do not change.
+    this purpose. The weight vector of a label is a sum of multiples of the training rows, reduced by the L1
+    penalty. `fit` copies the weights and removes the terms of the held-out rows from the sums in the copy.
+    Two passes over the remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The
+    weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

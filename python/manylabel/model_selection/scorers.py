@@ -58,7 +58,7 @@ class RankingScorer:
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))
 
     def of_ranking(self, Y: Any, top: Any) -> float:
-        """Return the value of the measure for `top`, a result of `ranking` for k or more labels per row."""
+        """Return the value of the measure for `top`, a result of `ranking` with k or more labels per row."""
         more: tuple[Any, ...] = ()
         if self.measure.startswith("PS"):
             if self.propensities is None:

@@ -535,16 +535,17 @@ class LabelTreeClassifier(EditableLabels):
             of the labels below the child. Labels with more training rows count more in this mean, in
             proportion to their number of rows. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
-            a label is the probability that Y has the label in a row for which the label is true.
-            `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity p is
-            multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit` explains
-            this factor. In rows that have at least one label below a child, the loss of the classifier for
-            the child is multiplied by the mean factor of all labels below the child. The mean is computed as
-            for `label_weight`. With propensities, rare labels get higher scores. With ``C="auto"``, C may be
-            chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In
-            these precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight
-            of the label in `label_weight`. None means that Y is complete.
+            Propensities of the labels, > 0 and <= 1. Some true labels of a row can be missing in Y. The
+            propensity of a label is the probability that Y has the label in a row for which the label is
+            true. `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity
+            p is multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit`
+            explains this factor. The classifier of an inner node for a child also has a factor: the mean of
+            ``2/p - 1`` over all labels below the child, computed as for `label_weight`. This factor applies
+            to the rows that have at least one of these labels. With propensities, rare labels get higher
+            scores. With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on held-out rows
+            (the Notes of `DiSMECClassifier` state when). In these precisions, a correctly predicted label
+            counts ``w/p`` instead of 1, where w is the weight of the label in `label_weight`. None means that
+            Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
