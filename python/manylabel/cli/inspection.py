@@ -97,7 +97,7 @@ def _describe(value: Any) -> str:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print how much features and other parts, such as the intercept, contribute to the score of a label."""
+    """Print how much each feature, and other parts such as the intercept, add to the score of a label."""
     model = load_model(arguments.model)
     label: Any = arguments.label
     names = model.label_names_ if isinstance(model, TextTagger) else model.label_names

@@ -50,9 +50,10 @@ A setting that is a parameter of the classifier is passed to the classifier, for
 ``beam=10`` for ``label-tree``. The settings ``n_jobs`` and ``verbose`` are not passed.
 
 For the classifier ``label-tree``, the default of ``path_weight`` is 0.25 with this backend. If the project
-does not have the setting ``beam``, the classifier is trained with its default `beam`, and suggestions use 20
-if this is larger. The larger value puts more correct subjects in the lower part of the list of suggestions.
-If the project has the setting ``beam``, training and suggestions both use its value, even if it is lower.
+does not have the setting ``beam``, the classifier is trained with its default `beam`, and suggestions use the
+larger of this default and 20. The larger value puts more correct subjects in the lower part of the list of
+suggestions. If the project has the setting ``beam``, training and suggestions both use its value, even if it
+is lower.
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again on
 the old and the new documents. The terms, their IDF weights and the nodes of the tree do not change. However,

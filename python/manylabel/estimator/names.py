@@ -111,8 +111,9 @@ def values_of_column(column: Any, argument: str) -> Any:
     Returns
     -------
     object
-        A list of the values. If `column` is an iterable of Python objects, or does not export an Arrow array,
-        the result is `column` itself.
+        A list of the values if `column` is an array of pyarrow, or if `column` exports an Arrow array and is
+        not iterable. Any other `column` is returned as it is, for example a list or a Series of pandas or
+        polars.
 
     Raises
     ------
@@ -200,8 +201,8 @@ class NamedRows:
     Parameters
     ----------
     names : sequence of str or None, default=None
-        The allowed names, in the order of the columns. None means that all names are allowed. Every name that
-        occurs then becomes a column, and the columns are sorted by name.
+        The allowed names, in the order of the columns. None means that all names are allowed. In this case,
+        every name that occurs becomes a column, and the columns are sorted by name.
 
     Examples
     --------

@@ -149,11 +149,11 @@ class LEMLClassifier(LinearClassifier):
     hours.
 
     The fit reads a dense X in place and does not copy it. This holds for the dtypes float16, float32 and
-    float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and computes
-    matrix products. If X has at most twice as many columns as rows, the ridge regressions use the Gram matrix
-    of the columns. The conjugate gradient steps then do not read X. The Gram matrix is not used if it would
-    take more than 64 MB and also more than 0.3 times the memory of X in float32. The objective is the same as
-    for a sparse X with the same values, but products are rounded differently.
+    float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and multiplies
+    each block as a dense matrix. If X has at most twice as many columns as rows, the ridge regressions use
+    the Gram matrix of the columns. The conjugate gradient steps then do not read X. The Gram matrix is not
+    used if it would take more than 64 MB and also more than 0.3 times the memory of X in float32. The
+    objective is the same as for a sparse X with the same values, but products are rounded differently.
 
     For a sparse X, the fit takes 14 bytes of memory per stored value. For any X, it takes 4 r bytes per row
     (12 r bytes with Newton's method) and ``22 r (n_features + n_labels)`` bytes. If the threshold is learned,

@@ -26,11 +26,10 @@ __all__ = ["PDSparseClassifier"]
 class PDSparseClassifier(SparseLinearClassifier):
     """Linear classifier with a max-margin ranking loss and sparse weights.
 
-    `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max w_k.x_i - min w_k.x_i)`` over
-    the weights w_k of all labels k. For each row x_i, the inner maximum is over the labels that the row does
-    not have. The minimum is over the labels that the row has. The solver works on the dual problem, one row
-    at a time. Each row has an active set of a few labels. Only the dual variables of these labels may be
-    nonzero [1]_.
+    `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max_n w_n.x_i - min_p w_p.x_i)``
+    over the weights w_k of all labels k. For each row x_i, n runs over the labels that the row does not have,
+    and p over the labels that it has. The solver works on the dual problem, one row at a time. Each row has
+    an active set of a few labels. Only the dual variables of these labels may be nonzero [1]_.
 
     Parameters
     ----------
@@ -116,16 +115,16 @@ class PDSparseClassifier(SparseLinearClassifier):
     in `intercept_`. `predict` assigns the labels with positive scores.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
-    weights that all labels together have for the nonzero features of the row. The fit stores a copy of X, and
-    12 bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero value, or 4
-    bytes per value of a dense X that has no zeros at all. The fit also stores about 30 bytes for each
-    distinct (feature, label) pair that occurs in at least one row. A pair occurs in a row if the feature is
-    nonzero in the row and the label is in the active set of the row. `early_stopping` doubles the memory of
-    the weights and the active sets.
+    entries of `coef_` in the columns of the nonzero features of the row. The fit stores a copy of X, and 12
+    bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero value, or 4 bytes
+    per value of a dense X that has no zeros at all. The fit also stores about 30 bytes for each distinct
+    (feature, label) pair that occurs in at least one row. A pair occurs in a row if the feature is nonzero in
+    the row and the label is in the active set of the row. `early_stopping` doubles the memory of the weights
+    and the active sets.
 
     If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
-    then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. Any other
-    dense X is first converted to a sparse matrix.
+    then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. A dense X
+    with fewer nonzero values is first converted to a sparse matrix.
 
     The loss compares the scores of the labels that a row has with the scores of the labels that it does not
     have. The fitted weights therefore determine a ranking, but the sign of a score has no meaning. In
