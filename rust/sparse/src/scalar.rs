@@ -8,7 +8,7 @@ use std::ops::{Add, Sub, SubAssign};
 /// `u32` and `usize`.
 ///
 /// Numbers that [`CsrView::new`](crate::CsrView::new) has accepted are not negative.
-pub trait Index: Copy + Send + Sync + std::fmt::Display + 'static {
+pub trait Index: Copy + Ord + Send + Sync + std::fmt::Display + 'static {
     /// Converts the number to `usize`. A negative number becomes larger than the length of any slice, so
     /// bounds checks reject the result.
     fn get(self) -> usize;
