@@ -33,9 +33,6 @@ use manylabel_sparse::{CsrOwned, CsrView, Index, Picked, TopK, Value};
 
 /// Number of rows in a unit of parallel work. Calls with at most this many rows need no threads.
 pub const ROWS_AT_ONCE: usize = 64;
-/// Number of scores that are processed together. If their maximum is below the k-th best score so
-/// far, none of them is ranked.
-const CHUNK: usize = 16;
 /// The smallest term of a block in the probability of a label. This limit keeps log-odds finite.
 const LEAST: f64 = 1e-300;
 /// The largest probability. This limit keeps log-odds finite.
@@ -334,24 +331,10 @@ impl<'a> Scratch<'a> {
 /// than k such scores or `k` is 0.
 fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
     let mut best = TopK::new(k.min(scores.len()))?;
-    let mut n_known = 0;
-    for (at, chunk) in (0..).step_by(CHUNK).zip(scores.chunks(CHUNK)) {
-        let largest = chunk.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        if largest > best.floor() || n_known < k {
-            for (at, &score) in (at..).zip(chunk) {
-                n_known += usize::from(score > f32::NEG_INFINITY);
-                best.push(at, score);
-            }
-        }
-    }
-    let mut least = None;
-    if k > 0 && n_known >= k {
-        least = best
-            .drain_by_label()
-            .map(|(_, score)| score)
-            .reduce(f32::min);
-    }
-    Ok(least)
+    best.push_row(scores);
+    // The floor is −∞ if fewer scores were kept than `best` can keep.
+    let kth = best.floor();
+    Ok((k <= scores.len() && kth > f32::NEG_INFINITY).then_some(kth))
 }
 
 /// Computes the [`term`] of each score.

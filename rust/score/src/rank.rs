@@ -22,10 +22,6 @@ const SHARES_OF_SEARCH: usize = 4;
 /// The smallest number of rows in a share (range of consecutive rows).
 const ROWS_OF_SHARE: usize = 32;
 
-/// Number of scores that are checked at once. Their maximum is compared with the lowest score among the best
-/// labels found so far.
-const LANES: usize = 16;
-
 /// Rows that are prepared for scoring, divided into shares (ranges of consecutive rows). The methods compute
 /// all kinds of predictions from the scores. The methods are compiled once for all models.
 pub(crate) struct Batch<'a> {
@@ -230,16 +226,7 @@ impl<'a> Batch<'a> {
             watch,
             || TopK::new(k.min(self.n_labels)),
             |best, scores, out| {
-                for (first, scores) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-                    // Only a few labels are among the best. So the maximum of sixteen scores is compared with
-                    // the floor.
-                    let largest = |best: f32, &score: &f32| best.max(score);
-                    if scores.iter().fold(f32::NEG_INFINITY, largest) > best.floor() {
-                        for (label, &score) in (first..).zip(scores) {
-                            best.push(label, score);
-                        }
-                    }
-                }
+                best.push_row(scores);
                 extend(WHAT, out, best.drain_by_label())
             },
         )

@@ -1,9 +1,9 @@
 //! Finds the k best scores among many.
 //!
 //! A row may have many thousand scores, but a ranking needs only a few of them. [`TopK`] receives the scores
-//! one by one and keeps the best scores, so that no row of scores has to be sorted. The method
-//! [`floor`](TopK::floor) returns the lowest score that may still be kept. Callers can skip a group of scores
-//! at once if its maximum is below the floor.
+//! one by one, or all scores of a row at once, and keeps the best scores, so that no row of scores has to be
+//! sorted. The method [`floor`](TopK::floor) returns the lowest score that may still be kept. Callers can skip
+//! a group of scores at once if its maximum is below the floor.
 
 use manylabel_base::{Error, reserved};
 use std::cmp::Ordering;
@@ -39,6 +39,9 @@ pub struct TopK {
     floor: f32,
 }
 
+/// Number of scores whose maximum [`TopK::push_row`] compares with the floor.
+const GROUP: usize = 16;
+
 /// The largest `k` for which a sorted array is used. Up to this size, a sorted array is faster than a
 /// heap.
 const SORTED_UP_TO: usize = 32;
@@ -49,6 +52,18 @@ const SORTED_UP_TO: usize = 32;
 #[inline(always)]
 fn before(a: (f32, u32), b: (f32, u32)) -> bool {
     a.0 > b.0 || (a.0 == b.0 && a.1 < b.1)
+}
+
+/// Returns the largest score of a group, or −∞ if all scores are NaN. The compiler vectorizes the loops.
+#[inline(always)]
+fn largest(group: &[f32; GROUP]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; GROUP / 4];
+    for scores in group.as_chunks::<{ GROUP / 4 }>().0 {
+        for (lane, &score) in lanes.iter_mut().zip(scores) {
+            *lane = if score > *lane { score } else { *lane };
+        }
+    }
+    lanes.iter().copied().fold(f32::NEG_INFINITY, f32::max)
 }
 
 impl TopK {
@@ -96,6 +111,26 @@ impl TopK {
             self.push_sorted(new);
         } else {
             self.push_heap(new);
+        }
+    }
+
+    /// Offers the scores of the labels 0, 1, … of a row. The collector must be empty.
+    #[inline]
+    pub fn push_row(&mut self, scores: &[f32]) {
+        let (groups, rest) = scores.as_chunks::<GROUP>();
+        let mut first = 0;
+        for group in groups {
+            // Only a few scores are among the best, so most groups are skipped. An equal score of an earlier
+            // label ranks first, so a group is also skipped if its maximum equals the floor.
+            if largest(group) > self.floor {
+                for (label, &score) in (first..).zip(group) {
+                    self.push(label, score);
+                }
+            }
+            first += GROUP as u32;
+        }
+        for (label, &score) in (first..).zip(rest) {
+            self.push(label, score);
         }
     }
 
@@ -236,6 +271,12 @@ mod tests {
             labels.sort_by_key(|&label| (-codes[label], label));
             labels.truncate(k);
             labels.sort_unstable();
+            let with_scores = |labels: &[usize], lower: f32| -> Vec<_> {
+                labels.iter().map(|&label| (label as u32, score(codes[label]) - lower)).collect()
+            };
+            let row: Vec<_> = codes.iter().map(|&code| score(code)).collect();
+            best.push_row(&row);
+            prop_assert_eq!(best.drain_by_label().collect::<Vec<_>>(), with_scores(&labels, 0.0));
             // First push all labels in order. Then use the same collector again with lower scores, and
             // start at a random label.
             for (start, lower) in [(0, 0.0), (seed.index(n.max(1)), 10.0)] {
@@ -246,10 +287,7 @@ mod tests {
                         best.push(label as u32, score);
                     }
                 }
-                let got = best.drain_by_label().map(|(label, score)| (label as usize, score));
-                let got: Vec<_> = got.collect();
-                let expected: Vec<_> = labels.iter().map(|&label| (label, score(codes[label]) - lower)).collect();
-                prop_assert_eq!(got, expected);
+                prop_assert_eq!(best.drain_by_label().collect::<Vec<_>>(), with_scores(&labels, lower));
             }
         }
     }
