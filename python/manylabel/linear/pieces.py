@@ -56,7 +56,7 @@ class DiSMECPieces:
     The class has the interface `manylabel.estimator.pieces.Pieces`, which explains units and stages.
     """
 
-    most_units = 32  # panels of a sparse X
+    most_units = 32  # panels
     has_end = False
     has_rounds = False
 

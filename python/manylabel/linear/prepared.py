@@ -7,7 +7,8 @@ transpose of the copy if some labels are frequent, if `solver` is "exact", or if
 
 The copy and its transpose are on disk if all of the following conditions are met:
 
-- X is memory-mapped from a folder that `manylabel.datasets.convert` wrote.
+- X is sparse.
+- X is memory-mapped from a folder that `manylabel.datasets.convert` or `manylabel.dask.fit` wrote.
 - The fit uses all rows of X and does not scale its columns.
 - The process is allowed to write to the folder.
 
@@ -89,8 +90,8 @@ def prepared_rows(
         Five values: the prepared rows; their transpose, or None if it is not needed; the column index in X of
         each prepared column except the column of ones; the number of columns of X; and the number of columns
         of the prepared rows. The result is None if X is dense, if X is not memory-mapped from a folder that
-        `convert` wrote, or if the process is not allowed to write to this folder. The fit then makes copies
-        in memory.
+        `convert` or `manylabel.dask.fit` wrote, or if the process is not allowed to write to this folder. The
+        fit then makes copies in memory.
     """
     folder = folder_of(X)
     if folder is None or isinstance(X, np.ndarray):

@@ -327,12 +327,12 @@ impl<'a> Scratch<'a> {
     }
 }
 
-/// Returns the k-th largest score among the scores that are not −∞. Returns None if there are fewer
-/// than k such scores or `k` is 0.
+/// Returns the k-th largest score among the scores that are neither −∞ nor NaN. Returns None if there are
+/// fewer than k such scores or `k` is 0.
 fn kth_largest(scores: &[f32], k: usize) -> Result<Option<f32>, Error> {
     let mut best = TopK::new(k.min(scores.len()))?;
     best.push_row(scores);
-    // The floor is −∞ if fewer scores were kept than `best` can keep.
+    // `best` keeps at most all scores. Its floor is −∞ if it keeps fewer scores than it can.
     let kth = best.floor();
     Ok((k <= scores.len() && kth > f32::NEG_INFINITY).then_some(kth))
 }

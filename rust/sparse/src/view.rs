@@ -71,7 +71,7 @@ impl<'a, I: Index, T: Real> CsrView<'a, I, T> {
     }
 }
 
-/// Returns the rule that the columns of a row violate, or None if they are strictly increasing and below `n_cols`.
+/// Describes the first column of a row that is out of range, out of order or repeated. Returns None if there is none.
 #[expect(
     clippy::needless_bitwise_bool,
     reason = "a loop without branches is vectorized"
@@ -82,8 +82,9 @@ fn column_fault<I: Index>(columns: &[I], n_cols: usize) -> Option<String> {
     let increase = columns
         .windows(2)
         .fold(true, |yes, pair| yes & (pair[0] < pair[1]));
-    // If columns increase, those between `first` and `last` are in range, too.
-    if increase && first.get() < n_cols && last.get() < n_cols {
+    // If columns increase, and the first is not negative, those between `first` and `last` are in range, too. A
+    // negative column becomes larger than any other number.
+    if increase && first.get() <= last.get() && last.get() < n_cols {
         return None;
     }
     let mut next = 0;
@@ -271,7 +272,8 @@ mod tests {
         n_values: usize,
     }
 
-    const N_COLS: usize = 5;
+    /// Many columns, so that the check of a row is vectorized.
+    const N_COLS: usize = 40;
 
     impl Arrays {
         /// Returns true if the row ends and the array lengths satisfy the definition of a valid matrix. The
@@ -288,20 +290,29 @@ mod tests {
             &self.indices[self.indptr[row] as usize..self.indptr[row + 1] as usize]
         }
 
-        /// Returns the first row with a column that is out of range, out of order or repeated.
-        fn first_bad_row(&self) -> Option<usize> {
-            (0..self.indptr.len() - 1).find(|&row| {
+        /// Returns the first row with a column that is out of range, out of order or repeated, and describes the column.
+        fn first_bad_row(&self) -> Option<(usize, String)> {
+            (0..self.indptr.len() - 1).find_map(|row| {
                 let cols = self.row(row);
-                let in_range = |&col: &i64| (0..N_COLS as i64).contains(&col);
-                let increasing = (1..cols.len()).all(|at| cols[at - 1] < cols[at]);
-                !(cols.iter().all(in_range) && increasing)
+                let fault = (0..cols.len()).find_map(|at| {
+                    let col = cols[at];
+                    if !(0..N_COLS as i64).contains(&col) {
+                        Some(format!("column {col} is out of range for {N_COLS} columns"))
+                    } else if at > 0 && cols[at - 1] >= col {
+                        Some(format!("column {col} is out of order or repeated"))
+                    } else {
+                        None
+                    }
+                });
+                fault.map(|fault| (row, fault))
             })
         }
     }
 
     /// Returns a valid matrix with up to two random changes, which often make it invalid.
     fn arrays() -> impl Strategy<Value = Arrays> {
-        let rows = prop::collection::vec(prop::collection::btree_set(0..N_COLS as i64, 0..4), 0..5);
+        let rows =
+            prop::collection::vec(prop::collection::btree_set(0..N_COLS as i64, 0..30), 0..5);
         let change = (0..4, any::<prop::sample::Index>(), -1..=N_COLS as i64);
         (rows, prop::collection::vec(change, 0..3)).prop_map(|(rows, changes)| {
             let mut indptr = vec![0];
@@ -343,10 +354,10 @@ mod tests {
                     prop_assert_eq!(values.len(), cols.len());
                 }
             }
-            Err(Error::Csr { matrix, row, .. }) => {
+            Err(Error::Csr { matrix, row, rule }) => {
                 prop_assert_eq!(matrix, "X");
                 if arrays.has_rows() {
-                    prop_assert_eq!(Some(row), arrays.first_bad_row());
+                    prop_assert_eq!(Some((row, rule)), arrays.first_bad_row());
                 }
             }
             Err(other) => return Err(TestCaseError::fail(other.to_string())),
