@@ -447,10 +447,10 @@ def _agree(name: str, shape: tuple[str | int, ...], found: tuple[int, ...], size
         key, _, more = size.partition(" + ")
         extra = int(more or 0)
         wanted.append(sizes.setdefault(key, length - extra) + extra)
-    if len(shape) != len(found) or wanted != list(found):
-        text = ", ".join(map(str, shape))
-        if len(shape) != len(found):
-            raise ValueError(f"`{name}` must be {len(shape)}-D, of shape ({text}), got shape {found}")
+    text = ", ".join(map(str, shape))
+    if len(shape) != len(found):
+        raise ValueError(f"`{name}` must be {len(shape)}-D, of shape ({text}), got shape {found}")
+    if wanted != list(found):
         raise ValueError(f"shape of `{name}`: expected ({text}) = {tuple(wanted)}, got {found}")
 
 
