@@ -381,7 +381,7 @@ def _fit(
 
 def _fit_rounds(client: Any, arguments: dict[str, Any]) -> None:
     """Fit an estimator whose fit consists of rounds. The workers share the work of the longer rounds."""
-    from distributed import TimeoutError, wait
+    from distributed import TimeoutError
 
     workers = list(client.nthreads())
     n_shares = max(1, len(workers))
@@ -400,7 +400,8 @@ def _fit_rounds(client: Any, arguments: dict[str, Any]) -> None:
     _finish(client, futures, n_needed=1)
     # The other workers find the result and stop. A worker that was paused need not continue.
     with suppress(TimeoutError):
-        wait(futures, timeout=_SECONDS_TO_STOP)  # type: ignore[no-untyped-call]
+        for _ in _completed(client, futures, timeout=_SECONDS_TO_STOP):
+            pass
     client.cancel(futures, force=True)
 
 
@@ -409,14 +410,22 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
 
     If a task fails or Ctrl-C is pressed, all tasks are canceled.
     """
-    from distributed import as_completed
-
     try:
-        for future in islice(as_completed(futures), n_needed):  # type: ignore[no-untyped-call]
+        for future in islice(_completed(client, futures), n_needed):
             future.result()
     except BaseException:
         client.cancel(futures, force=True)
         raise
+
+
+def _completed(client: Any, futures: list[Any], timeout: float | None = None) -> Iterator[Any]:
+    """Return an iterator over tasks as they finish. It works if `client` is not the current client.
+
+    `Client.as_current` would change the scheduler of Dask for all threads.
+    """
+    from distributed import as_completed
+
+    return iter(as_completed(futures, loop=client.loop, timeout=timeout))  # type: ignore[no-untyped-call]
 
 
 def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -57,9 +55,16 @@ def cluster(n_workers, threads=1):
 
 @pytest.fixture(scope="module")
 def two():
-    """A client of a cluster with two workers."""
-    with cluster(2) as workers, distributed.Client(workers) as client:
+    """A client of a cluster with two workers. It is not the current client."""
+    with cluster(2) as workers, distributed.Client(workers, set_as_default=False) as client:
         yield client
+
+
+@pytest.fixture
+def current(two):
+    """The same client as the current client."""
+    with two.as_current():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +79,15 @@ def data(tmp_path_factory):
     plain = ml.DiSMECClassifier(random_state=0).fit(X, Y)
     plain.save(folder / "model")
     return X, Y, folder, plain
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """X and Y with fewer rows and labels, and the folder with the same rows."""
+    folder = tmp_path_factory.mktemp("few")
+    dump_xc(*make_multilabel(600, 60, 80, random_state=2), folder / "data.txt")
+    convert(folder / "data.txt", folder / "rows")
+    return *load_xc(folder / "data.txt"), folder
 
 
 def assert_same_bits(model, folder, tmp_path):
@@ -107,19 +121,20 @@ def test_any_number_of_workers(tmp_path, data, n_workers):
         "unknown entries in dask",
     ],
 )
-def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
-    X, Y, _, _ = data
+def test_forms_of_data(current, tmp_path, few, form, monkeypatch):
+    X, Y, _ = few
+    n_rows = X.shape[0]
     weights = None
     if form == "dense X":
-        X, weights = np.asfortranarray(X.toarray(), dtype=np.float16), np.arange(3000) % 3 / 2.0
+        X, weights = np.asfortranarray(X.toarray(), dtype=np.float16), np.arange(n_rows) % 3 / 2.0
     elif form == "dense Y":
         Y = Y.toarray()
     elif form == "float64":
         X = X.astype(np.float64) * 1.1
     elif form == "weights":
-        weights = np.arange(3000) % 3 / 2.0
+        weights = np.arange(n_rows) % 3 / 2.0
     elif form.endswith("dense dask"):
-        weights = np.arange(3000) % 3 / 2.0 if form.startswith("weights") else None
+        weights = np.arange(n_rows) % 3 / 2.0 if form.startswith("weights") else None
         X = dense = X.toarray() + np.float32(0.5)
     costs = {}
     if form.startswith("unknown"):
@@ -134,7 +149,7 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
         from_rows = pytest.importorskip("dask.array").map_blocks
         import dask.array
 
-        rows = dask.array.from_array(np.arange(3000)[:, None], chunks=(700, 1))
+        rows = dask.array.from_array(np.arange(n_rows)[:, None], chunks=(140, 1))
 
         def of(matrix):
             return from_rows(
@@ -166,23 +181,24 @@ def test_forms_of_data(two, tmp_path, data, form, monkeypatch):
 def test_workers_are_killed_and_join(tmp_path, data):
     """For each kind of pieces, a worker is killed while it fits a piece, and another worker joins."""
     X, Y, folder, plain = data
+    # Each fit has one worker more than the fit before it. Fits that then cost much more come first.
     fits = {
-        "labels": (ml.DiSMECClassifier(random_state=0), plain, N_PIECES),
-        "nodes": (ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0), None, 40),
-        "blocks": (
-            ml.BlockPartitionClassifier(ml.DiSMECClassifier(C=1.0), n_blocks=6, lam=1.0, random_state=0),
-            None,
-            6,
-        ),
-        "components": (
-            ml.Rembrandt(200, solver="cg", n_iter=2, random_state=0),
-            None,
-            5,
-        ),
         "rounds": (
             ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", max_iter=40, tol=1e-7),
             None,
             4,
+        ),
+        "components": (
+            ml.Rembrandt(100, solver="cg", n_iter=2, random_state=0),
+            None,
+            3,
+        ),
+        "nodes": (ml.LabelTreeClassifier(C=1.0, max_leaf=9, branching=6, random_state=0), None, 20),
+        "labels": (ml.DiSMECClassifier(random_state=0), plain, N_PIECES),
+        "blocks": (
+            ml.BlockPartitionClassifier(ml.DiSMECClassifier(C=1.0), n_blocks=6, lam=1.0, random_state=0),
+            None,
+            6,
         ),
     }
     n_workers, counted = 2, {}
@@ -264,17 +280,31 @@ def test_another_type_of_cpu_is_refused(two, tmp_path, data, monkeypatch):
 def test_ctrl_c_cancels_the_pieces(two, tmp_path, data):
     _, _, folder, _ = data
     model = ml.DiSMECClassifier(random_state=0, solver="exact", tol=1e-9, max_iter=100_000, C=100.0)
+    ended = threading.Event()
+
+    def executing():
+        return two.run(lambda dask_worker: dask_worker.state.executing_count).values()
+
+    def interrupt():
+        while not ended.is_set():
+            if all(executing()):  # each worker fits one of the two pieces
+                os.kill(os.getpid(), signal.SIGALRM)
+                return
+            time.sleep(0.02)
+
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 2)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
             ml.dask.fit(model, folder / "rows", client=two, checkpoint=tmp_path / "fit", n_pieces=2)
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        ended.set()
+        thread.join()
         signal.signal(signal.SIGALRM, previous)
     begun = time.monotonic()
     assert two.submit(lambda: 1, pure=False).result(timeout=30) == 1
-    while any(two.run(lambda dask_worker: dask_worker.state.executing_count).values()):
+    while any(executing()):
         assert time.monotonic() - begun < 10, "the workers still fit the pieces"
         time.sleep(0.1)
 
@@ -308,10 +338,9 @@ def test_measures_leave_out_unknown_entries(two, tmp_path, data):
 
 
 def test_without_a_client(data):
-    program = "import sys, manylabel.dask; manylabel.dask.predict_topk(*sys.argv[1:])"
-    paths = data[2] / "model", data[2] / "rows"
-    run = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False)
-    assert "ValueError: `client` must be given, since there is no current client" in run.stderr
+    _, _, folder, _ = data
+    with pytest.raises(ValueError, match="`client` must be given, since there is no current client"):
+        ml.dask.predict_topk(folder / "model", folder / "rows")
 
 
 def test_wrong_folders_and_models(two, tmp_path, data):
@@ -362,7 +391,7 @@ def test_wrong_folders_and_models(two, tmp_path, data):
 def test_trees(two, tmp_path, data):
     """The levels of a tree are fitted one after the other, also if a worker is paused for a while."""
     X, Y, folder, _ = data
-    model = ml.LabelTreeClassifier(max_leaf=9, branching=6, random_state=0)
+    model = ml.LabelTreeClassifier(C=1.0, max_leaf=9, branching=6, random_state=0)
     expected = ml.LabelTreeClassifier(**model.get_params()).fit(X, Y)
     expected.save(tmp_path / "expected")
     paused = []
@@ -422,9 +451,9 @@ def test_rounds_do_not_wait_for_a_paused_worker(two, tmp_path, data, monkeypatch
     assert (tmp_path / "got").read_bytes() == (tmp_path / "expected").read_bytes()
 
 
-def test_each_worker_has_a_share_of_the_rounds(tmp_path, data):
+def test_each_worker_has_a_share_of_the_rounds(tmp_path, few):
     """Workers with several threads also get one share each."""
-    X, Y, folder, _ = data
+    X, Y, folder = few
     begun = tmp_path / "begun"
     begun.mkdir()
 
@@ -451,11 +480,11 @@ def test_each_worker_has_a_share_of_the_rounds(tmp_path, data):
 
 
 @pytest.mark.parametrize("n_workers", [1, 3])
-def test_embeddings_and_rounds(tmp_path, data, n_workers):
-    X, Y, folder, _ = data
+def test_embeddings_and_rounds(tmp_path, few, n_workers):
+    X, Y, folder = few
     with cluster(n_workers) as workers, distributed.Client(workers):
         for model, n_pieces in [
-            (ml.Rembrandt(100, l2="auto", random_state=0), 4),
+            (ml.Rembrandt(40, l2="auto", random_state=0), 4),
             (ml.CorrLogClassifier(), 6),
         ]:
             expected = type(model)(**model.get_params()).fit(X, Y)
