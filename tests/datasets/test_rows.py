@@ -26,7 +26,7 @@ def assert_equal(got, expected):
 
 @pytest.fixture
 def data():
-    return make_multilabel(500, 80, 40, random_state=3)
+    return make_multilabel(300, 80, 40, random_state=3)
 
 
 @pytest.fixture

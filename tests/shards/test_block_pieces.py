@@ -21,7 +21,7 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def data():
-    return make_multilabel(2000, 100, 120, random_state=1)
+    return make_multilabel(1000, 100, 120, random_state=1)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -29,7 +29,7 @@ DOUBLE = {"conjugate gradients", "no penalty", "fraction", "penalties and gradie
 
 @pytest.fixture(scope="module")
 def data():
-    return with_empty_columns(600, 150, 120)
+    return with_empty_columns(300, 150, 120)
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
@@ -129,4 +129,4 @@ def test_what_cannot_be_divided(tmp_path, data):
     with pytest.raises(TypeError, match="`label_weight` and `propensities` must be None"):
         shards.fit(ml.Rembrandt(**PLAIN), X, Y, checkpoint=tmp_path / "costs", label_weight=np.full(120, 2.0))
     with pytest.raises(ValueError, match="`Y` must be a 2-D indicator matrix, got one class per row"):
-        shards.fit(ml.Rembrandt(**PLAIN), X, np.arange(600) % 3, checkpoint=tmp_path / "classes")
+        shards.fit(ml.Rembrandt(**PLAIN), X, np.arange(300) % 3, checkpoint=tmp_path / "classes")

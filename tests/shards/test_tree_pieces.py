@@ -29,7 +29,7 @@ VARIANTS = {
 
 @pytest.fixture(scope="module")
 def data():
-    return with_empty_columns(2000, 150, 300)
+    return with_empty_columns(800, 80, 300)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
