@@ -90,7 +90,7 @@ def test_messages_are_those_of_the_two_state_code():
     same = 0
     for _ in range(60):
         u, C = random_model(rng, 5, scale=1.0)
-        same += np.array_equal(decoded(u, C, "bp"), oracle.messages(u, C))
+        same += np.array_equal(decoded(u, C, "bp"), oracle.messages(u, C, rounds=20))
     assert same >= 59  # messages do not converge on frustrated cycles
 
 

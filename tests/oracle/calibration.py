@@ -31,18 +31,15 @@ def calibration_error(P, Y, n_bins):
 
 def expected_f1(p, chosen, zero_division):
     """Expected F1 of a set of labels that are independent with probabilities p, by enumeration."""
-    total = 0.0
-    for truth in itertools.product([0, 1], repeat=len(p)):
-        truth = np.array(truth)
-        chance = np.prod(np.where(truth, p, 1 - p))
-        size = truth.sum() + chosen.sum()
-        total += chance * (2 * (truth & chosen).sum() / size if size else zero_division)
-    return total
+    truths = sets(len(p))
+    chances = np.prod(np.where(truths, p, 1 - p), axis=1)
+    sizes = truths.sum(axis=1) + chosen.sum()
+    return chances @ np.where(sizes > 0, 2 * (truths @ chosen) / np.maximum(sizes, 1), zero_division)
 
 
 def sets(n):
-    """All sets of n labels, as 0/1 arrays."""
-    return [np.array(each) for each in itertools.product([0, 1], repeat=n)]
+    """All sets of n labels, as rows of 0 and 1."""
+    return np.array(list(itertools.product([0, 1], repeat=n)))
 
 
 def best_bound(measure, P, Y):

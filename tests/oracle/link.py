@@ -83,5 +83,8 @@ def optimum(Phi, targets, weights, ridge):
         for _ in range(50):
             q = expit(Phi @ v)
             H = Phi.T @ ((weights * q * (1 - q))[:, None] * Phi) + 2 * ridge * np.eye(len(v))
-            v -= np.linalg.solve(H, Phi.T @ (weights * (q - targets[:, column])) + 2 * ridge * v)
+            change = np.linalg.solve(H, Phi.T @ (weights * (q - targets[:, column])) + 2 * ridge * v)
+            v -= change
+            if abs(change).max() < 1e-12 * abs(v).max():
+                break
     return V

@@ -1,4 +1,4 @@
-"""Boosted multi-label rules from their definitions: one row, one pair of labels, one threshold at a time.
+"""Boosted multi-label rules from their definitions: one row, one head, one threshold at a time.
 
 The scores p of a row are the sum of the heads of the rules that cover it; its labels are y_k = 1 or -1. A
 head is a Newton step on the loss of the covered rows, with gradient g, Hessian H and an L2 weight w:
@@ -45,7 +45,7 @@ def value(loss, p, y):
     z = -y * p
     if loss == "label-wise-logistic":
         return np.sum(np.logaddexp(0, z))
-    most = max(0.0, *z)
+    most = max(0.0, z.max())
     return most + np.log(np.exp(-most) + np.sum(np.exp(z - most)))
 
 
@@ -53,7 +53,7 @@ def gradient(loss, p, y):
     z = -y * p
     if loss == "label-wise-logistic":
         return -y * expit(z)
-    most = max(0.0, *z)
+    most = max(0.0, z.max())
     return -y * np.exp(z - most) / (np.exp(-most) + np.sum(np.exp(z - most)))
 
 
@@ -81,11 +81,14 @@ def bins(criteria, settings):
     """Lists of labels, none of them empty. A label without gradient is in none."""
     groups = []
     for sign in (-1, 1):
-        members = {k: c for k, c in enumerate(criteria) if np.sign(c) == sign}
+        members = {k: c for k, c in enumerate(criteria) if sign * c > 0}
+        if not members:
+            continue
         n_bins = count_bins(len(members), settings)
+        low, high = min(members.values()), max(members.values())
         of_sign = [[] for _ in range(n_bins)]
         for k, c in members.items():
-            at = math.floor(place(c, min(members.values()), max(members.values()), n_bins))
+            at = math.floor(place(c, low, high, n_bins))
             of_sign[min(at, n_bins - 1)].append(k)
         groups += [group for group in of_sign if group]
     return groups
@@ -119,18 +122,13 @@ def possible_bins(criteria, noise, settings):
 
 def aggregate(g, H, groups, l2, kind):
     """Gradient and regularized Hessian of one score per bin; `kind` "paper" leaves out pairs within a bin."""
-    n_bins = len(groups)
-    small_g, small_H = np.zeros(n_bins), np.zeros((n_bins, n_bins))
-    for b in range(n_bins):
-        for k in groups[b]:
-            small_g[b] += g[k]
-            small_H[b, b] += l2
-        for c in range(n_bins):
-            for k in groups[b]:
-                for j in groups[c]:
-                    if b != c or k == j or kind == "restricted":
-                        small_H[b, c] += H[k, j]
-    return small_g, small_H
+    member = np.zeros((len(groups), len(g)))  # 1 if a label is in a bin
+    for b, group in enumerate(groups):
+        member[b, group] = 1
+    small_H = member @ H @ member.T
+    if kind == "paper":
+        np.fill_diagonal(small_H, member @ H.diagonal())
+    return member @ g, small_H + l2 * np.diag(member.sum(axis=1))
 
 
 def step(g, H, groups, settings):
@@ -144,7 +142,7 @@ def step(g, H, groups, settings):
 
 
 def criteria(g, H, l2):
-    return -g / (np.diag(H) + l2)
+    return -g / (H.diagonal() + l2)
 
 
 def complete_head(g, H, settings):
@@ -171,13 +169,17 @@ def backtrack(objective, slope):
 
 def covered_by(values, operator, threshold):
     """Which values satisfy a condition; NaN satisfies none."""
-    holds = {
-        "<=": values <= threshold,
-        ">": values > threshold,
-        "==": values == threshold,
-        "!=": (values != threshold) & ~np.isnan(values),
-    }
-    return holds[operator]
+    if operator == "!=":
+        return (values != threshold) & ~np.isnan(values)
+    return {"<=": np.less_equal, ">": np.greater, "==": np.equal}[operator](values, threshold)
+
+
+def covered_by_all(X, body):
+    """Which rows satisfy all conditions."""
+    holds = np.ones(len(X), dtype=bool)
+    for feature, operator, threshold in body:
+        holds &= covered_by(X[:, feature], operator, threshold)
+    return holds
 
 
 def midpoint(low, high):
@@ -222,7 +224,7 @@ class Boosting:
     def sums(self, rows):
         """g and H of the rows."""
         weights = self.weights[rows]
-        return weights @ self.gradients[rows], np.tensordot(weights, self.hessians[rows], axes=1)
+        return weights @ self.gradients[rows], np.einsum("n,nkj->kj", weights, self.hessians[rows])
 
     def head(self, rows, label=None):
         """Head of a rule that covers the rows, and its quality."""
@@ -308,10 +310,7 @@ class Boosting:
 
     def covered(self, body):
         """Training rows that satisfy all conditions."""
-        holds = np.ones(len(self.X), dtype=bool)
-        for feature, operator, threshold in body:
-            holds &= covered_by(self.X[:, feature], operator, threshold)
-        return np.flatnonzero(holds)
+        return np.flatnonzero(covered_by_all(self.X, body))
 
     def fit(self, n_rules):
         """List of (body, head), the default rule first."""
@@ -331,11 +330,10 @@ class Boosting:
 def decision(rules, X):
     """Sums of the heads of the rules that cover each row."""
     X = np.asarray(X, dtype=np.float32)
-    scores = []
-    for x in X:
-        fired = [head for body, head in rules if all(covered_by(x[[f]], o, t)[0] for f, o, t in body)]
-        scores.append(np.sum(fired, axis=0))
-    return np.array(scores)
+    scores = np.zeros((len(X), len(rules[0][1])))
+    for body, head in rules:
+        scores[covered_by_all(X, body)] += head
+    return scores
 
 
 def rows_covered(model, X):
@@ -351,11 +349,9 @@ def rows_covered(model, X):
     return result
 
 
-def set_cost(p, labels):
-    """Example-wise loss of a label set at scores p, up to a constant that all sets share."""
-    return math.fsum(
-        2 * math.sinh(abs(p_k)) for p_k, y_k in zip(p, labels, strict=True) if (p_k > 0) != (y_k > 0)
-    )
+def set_costs(p, sets):
+    """Example-wise losses of label sets at scores p, up to a constant that all sets share."""
+    return ((p > 0) != (sets > 0)) @ (2 * np.sinh(abs(p)))
 
 
 def marginals(p, sets):

@@ -40,6 +40,14 @@ def parts_of(n):
     return held_out_parts(spread_rows(n, n))
 
 
+def values_of_bounds(measure, scores, Y, weights):
+    """The measure of every bound. Bounds with the same number of scores above them choose the same labels."""
+    n_above = [np.count_nonzero(scores > bound) for bound in set_choice.BOUNDS]
+    _, first, which = np.unique(n_above, return_index=True, return_inverse=True)
+    chosen = [set_choice.by_bound(scores, set_choice.BOUNDS[at], measure) for at in first]
+    return np.array([set_choice.value(measure, each, Y, weights) for each in chosen])[which]
+
+
 def of_held_out_rows(model, X, Y, weights):
     """The sums of the measures of all powers and all bounds, and the held-out scores, labels and weights."""
     of_power, of_bound = np.zeros((3, len(set_choice.POWERS))), np.zeros((3, len(set_choice.BOUNDS)))
@@ -52,9 +60,7 @@ def of_held_out_rows(model, X, Y, weights):
             for at, power in enumerate(set_choice.POWERS):
                 chosen = set_choice.by_power(every, sets, counts, power)
                 of_power[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
-            for at, bound in enumerate(set_choice.BOUNDS):
-                chosen = set_choice.by_bound(scores, bound, measure)
-                of_bound[number, at] += set_choice.value(measure, chosen, Y[held], weights[held])
+            of_bound[number] += values_of_bounds(measure, scores, Y[held], weights[held])
         known = ~np.isnan(Y[held]) & np.isfinite(scores)
         of_rows = np.broadcast_to(weights[held][:, None], scores.shape)
         pairs.append((scores[known], Y[held][known], of_rows[known]))
@@ -80,7 +86,7 @@ def test_the_best_power_and_the_best_bound_are_found(loss, unknown):
             best = of_bound[number, np.searchsorted(bounds, bound)]
         else:
             padded = np.pad(of_bound[number], 64, mode="edge")
-            means = np.array([padded[at : at + 129].mean() for at in range(len(bounds))])
+            means = np.lib.stride_tricks.sliding_window_view(padded, 129).mean(axis=1)
             equal = np.flatnonzero(means >= means.max() - 1e-9)
             assert np.flatnonzero(bounds == bound)[0] in equal
             assert abs(bound) <= np.abs(bounds[equal]).min() + 1 / 128

@@ -226,7 +226,8 @@ def test_one_useful_feature_of_many_is_found():
 def test_more_labels_than_the_fast_search_keeps_a_matrix_of(search):
     X, Y = make_multilabel(300, 60, 270, n_nonzero=10, random_state=0)
     first, second = (
-        classifier(label_binning=0.04, search=search, n_jobs=n_jobs).fit(X, Y) for n_jobs in (1, 2)
+        classifier(label_binning=0.04, search=search, n_rules=15, n_jobs=n_jobs).fit(X, Y)
+        for n_jobs in (1, 2)
     )
     assert_same_rules(first, second)
     signs = 2 * Y.toarray() - 1
@@ -318,6 +319,7 @@ def with_few_values(seed, zeros):
 def test_searches_choose_the_same_conditions(label_binning, zeros, loss, head, sampled):
     """With few values fast search tries every threshold. Its label bins are exact if most values are 0."""
     params = {"label_binning": label_binning, "loss": loss, "head": head, "categorical_features": [5]}
+    params["n_rules"] = 15
     if not sampled:
         params |= {"bootstrap": False, "max_features": None}
     n_thresholds = set()
