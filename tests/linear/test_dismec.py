@@ -85,9 +85,9 @@ def test_a_label_whose_minimum_is_zero():
 
 @pytest.fixture(scope="module")
 def planted():
-    """Four thousand rows, three quarters of them for training. Some labels have only a few positives."""
-    X, Y = make_multilabel(4000, 500, 200, random_state=0)
-    return X[:3000], Y[:3000], X[3000:], Y[3000:]
+    """Two thousand rows, three quarters of them for training. Some labels have only a few positives."""
+    X, Y = make_multilabel(2000, 200, 200, random_state=2)
+    return X[:1500], Y[:1500], X[1500:], Y[1500:]
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -204,8 +204,8 @@ def precisions(solver, X, Y, X_test, Y_test, **params):
 
 @pytest.mark.parametrize("structure", ["blocks", "low-rank", "rules"])
 def test_solvers_rank_alike_on_planted_labels(structure):
-    X, Y = make_multilabel(6000, 500, 300, structure=structure, random_state=0)
-    sets = X[:5000], Y[:5000], X[5000:], Y[5000:]
+    X, Y = make_multilabel(5000, 500, 300, structure=structure, random_state=0)
+    sets = X[:2000], Y[:2000], X[2000:], Y[2000:]
     np.testing.assert_allclose(precisions("fast", *sets), precisions("exact", *sets), atol=0.5)
 
 

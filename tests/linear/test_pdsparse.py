@@ -68,8 +68,8 @@ def test_reaches_the_optimum_and_knows_it(problem, C, l1, search, normalize):
 
 @pytest.fixture(scope="module")
 def planted():
-    X, Y = make_multilabel(1500, 300, 60, random_state=0)
-    return X[:1000], Y[:1000], X[1000:], Y[1000:]
+    X, Y = make_multilabel(1100, 200, 40, random_state=3)
+    return X[:600], Y[:600], X[600:], Y[600:]
 
 
 def test_the_gap_is_a_bound(planted):

@@ -25,7 +25,7 @@ def size_ratio(named, Y):
 @pytest.mark.parametrize("solver", ["fast", "exact"])
 @pytest.mark.parametrize(
     "shape",
-    [(400, 50, 5), (600, 2000, 30), (4000, 500, 200), (6000, 1000, 2000)],
+    [(400, 50, 5), (600, 2000, 30), (2400, 500, 200), (3000, 500, 1000)],
     ids=["small", "more features than rows", "panels", "many rare labels"],
 )
 def test_names_as_many_labels_as_unseen_rows_have(solver, shape):
@@ -54,7 +54,7 @@ def cut(scores, Y):
 )
 def test_rows_are_forgotten(make):
     """The threshold is that of fits without the held-out rows, not that of training rows."""
-    X, Y = noisy(1000, 800, 40)
+    X, Y = noisy(600, 500, 30)
     model = make(random_state=0).fit(X, Y)
     honest = []
     for fold in range(5):
@@ -67,7 +67,7 @@ def test_rows_are_forgotten(make):
 
 @pytest.mark.parametrize("solver", ["fast", "exact"])
 def test_weights_are_those_without_it(solver):
-    X, Y, X_new, _ = parts(3000, 500, 150)
+    X, Y, X_new, _ = parts(1500, 300, 150)
     for weights in (None, np.random.default_rng(0).random(X.shape[0])):
         learned = DiSMECClassifier(1.0, solver=solver, random_state=0).fit(X, Y, weights)
         plain = DiSMECClassifier(1.0, solver=solver, threshold="zero", random_state=0).fit(X, Y, weights)
@@ -81,7 +81,7 @@ def test_weights_are_those_without_it(solver):
 
 
 def test_the_same_bits_for_any_number_of_threads():
-    X, Y, *_ = parts(3000, 500, 400)
+    X, Y, *_ = parts(1500, 300, 200)
     fits = [DiSMECClassifier(random_state=1, n_jobs=n).fit(X, Y).threshold_ for n in (1, 2, 1)]
     assert len(set(fits)) == 1
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 
 import manylabel as ml
+from cases import case
 from manylabel import metrics
 from manylabel.model_selection import (
     MultilabelStratifiedKFold,
@@ -39,12 +40,10 @@ def by_hand(name):
 )
 def test_scores_equal_scikit_learns_on_a_dense_copy(cv):
     found = cross_validate(MODEL, X, Y, scoring=NAMES, cv=cv)
-    for name in NAMES:
-        if name.startswith("PS"):
-            continue
-        measure = by_hand(name) if "@" in name else name
-        wanted = sklearn_selection.cross_validate(MODEL, X, DENSE, scoring=measure, cv=cv)["test_score"]
-        np.testing.assert_allclose(found[f"test_{name}"], wanted, rtol=0, atol=1e-12, err_msg=name)
+    measures = {name: by_hand(name) if "@" in name else name for name in NAMES if not name.startswith("PS")}
+    wanted = sklearn_selection.cross_validate(MODEL, X, DENSE, scoring=measures, cv=cv)
+    for name in (f"test_{name}" for name in measures):
+        np.testing.assert_allclose(found[name], wanted[name], rtol=0, atol=1e-12, err_msg=name)
     dense = cross_validate(MODEL, X, DENSE, scoring=NAMES, cv=cv)
     for name in NAMES:
         assert np.array_equal(found[f"test_{name}"], dense[f"test_{name}"])
@@ -161,21 +160,22 @@ LISTS = [[f"label {chr(97 + j)}" for j in Y[[row]].indices] for row in range(X.s
 ALL = [f"label {chr(97 + j)}" for j in range(12)]
 
 
-@pytest.mark.parametrize("form", [list, tuple, pd.Series, pl.Series], ids=lambda form: form.__module__)
-def test_lists_of_names_are_those_of_a_matrix(form):
-    tagger, fit = ml.TextTagger(MODEL), {"label_names": ALL}
-    lists = form([*LISTS])
-    found = cross_validate(tagger, TEXTS, lists, cv=3, params=fit)
-    matrix = cross_validate(tagger, TEXTS, Y, cv=3, params=fit)
-    assert np.array_equal(found["test_P@1"], matrix["test_P@1"])
-    top = cross_val_predict(tagger, TEXTS, lists, method="predict_topk", cv=3, params=fit)
-    wanted = cross_val_predict(tagger, TEXTS, Y, method="predict_topk", cv=3, params=fit)
-    assert np.array_equal(top.toarray(), wanted.toarray())
-    chosen = search(tagger, TEXTS, lists, {"classifier__C": [0.1, 1.0]}, cv=3, params=fit)
-    by_matrix = search(tagger, TEXTS, Y, {"classifier__C": [0.1, 1.0]}, cv=3, params=fit)
-    name = "mean_test_score"
-    assert np.array_equal(chosen.cv_results_[name], by_matrix.cv_results_[name])
-    assert chosen.best_estimator_.label_names_.tolist() == ALL
+def test_lists_of_names_are_those_of_a_matrix():
+    tagger, how = ml.TextTagger(MODEL), {"cv": 2, "params": {"label_names": ALL}}
+    grid, name = {"classifier__C": [0.1, 1.0]}, "mean_test_score"
+    matrix = cross_validate(tagger, TEXTS, Y, **how)
+    wanted = cross_val_predict(tagger, TEXTS, Y, method="predict_topk", **how)
+    by_matrix = search(tagger, TEXTS, Y, grid, **how)
+    for form in (list, tuple, pd.Series, pl.Series):
+        with case(form.__module__, form.__name__):
+            lists = form([*LISTS])
+            found = cross_validate(tagger, TEXTS, lists, **how)
+            assert np.array_equal(found["test_P@1"], matrix["test_P@1"])
+            top = cross_val_predict(tagger, TEXTS, lists, method="predict_topk", **how)
+            assert np.array_equal(top.toarray(), wanted.toarray())
+            chosen = search(tagger, TEXTS, lists, grid, **how)
+            assert np.array_equal(chosen.cv_results_[name], by_matrix.cv_results_[name])
+            assert chosen.best_estimator_.label_names_.tolist() == ALL
 
 
 def test_predicted_names_are_in_the_order_of_the_rows():

@@ -57,7 +57,7 @@ def test_suggestions_are_those_of_the_parts_and_come_back(classifier, vectorizer
     for each in (tagger, ml.load(tmp_path / "tagger"), pickle.loads(pickle.dumps(tagger))):
         assert each.suggest(held, k=3) == wanted
         assert each.suggest(iter(held), k=3) == wanted
-        assert [each.suggest(text, k=3) for text in held] == wanted
+        assert [each.suggest(text, k=3) for text in held[:10]] == wanted[:10]
         sets = model.predict(vectorizer.transform(held)).toarray() > 0
         assert each.predict(held) == [np.array(names)[row].tolist() for row in sets]
     tagger.save(tmp_path / "again")

