@@ -2,14 +2,15 @@
 
 import copy
 import os
-import subprocess
 import sys
 import textwrap
+from functools import cache
 from itertools import product
 
 import numpy as np
 import pytest
 
+import fresh
 import manylabel as ml
 from forgery import put_together, taken_apart
 from golden import FOLDER
@@ -41,11 +42,16 @@ def with_features(state, tensors, count, old):
             tensors[name] = np.empty([count if size == old else 0 for size in array.shape], array.dtype)
 
 
+@cache
+def whole(path):
+    """The state and tensors of a model, and its number of features."""
+    return *taken_apart(path), ml.load(path).n_features_in_
+
+
 def forged(path, what, count):
-    state, tensors = copy.deepcopy(taken_apart(path))
-    model = ml.load(path)
+    state, tensors, n_features = copy.deepcopy(whole(path))
     if what == "features":
-        with_features(state, tensors, count, model.n_features_in_)
+        with_features(state, tensors, count, n_features)
     elif what == "features alone":
         state["fitted"]["n_features_in_"] = count
     elif what == "columns":
@@ -106,14 +112,7 @@ def test_no_count_takes_memory(tmp_path):
                 ml.rules.export_text(model)
         print("loaded", loaded)
         """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # more threads would need memory for their stacks
-    )
+    done = fresh.run(textwrap.dedent(code))
     assert done.returncode == 0, done.stdout[-200:] + done.stderr[-600:]
     assert done.stdout.splitlines()[-1].startswith("loaded")
 

@@ -36,7 +36,7 @@ def noisy():
     Latent variables, their noisy image, and labels by thresholds.
     """
     rng = np.random.default_rng(0)
-    n, d, c, latent = 809, 1607, 47, 105
+    n, d, c, latent = 500, 1107, 47, 105
     Z = rng.normal(size=(n, latent))
     X = Z @ rng.normal(size=(latent, d)) / np.sqrt(latent) + 0.1 * rng.normal(size=(n, d))
     Y = (Z[:, :c] @ (rng.normal(size=(c, c)) * 0.8 ** np.arange(c)[:, None]) > 1).astype(int)
@@ -202,7 +202,7 @@ def test_scale_of_weights_and_features(small):
 
 
 def test_more_rows_than_a_block_holds():
-    X, Y = make_multilabel(9000, 50, 30, n_nonzero=5, random_state=0)
+    X, Y = make_multilabel(5000, 50, 30, n_nonzero=5, random_state=0)
     X = X.astype(np.float64)
     expected = oracle.embedding(X.toarray(), Y.toarray(), 5, l2=0.1, fit_intercept=True)
     for features in (X, X.toarray()):
@@ -362,9 +362,9 @@ def test_share(problem, share):
 
 def test_share_of_many_labels():
     """More labels than are decomposed at once. They come in groups of ten, so counts give the eigenvalues."""
-    counts = np.maximum(1, (400 * 0.99 ** np.arange(600)).astype(int))
-    group = np.repeat(np.arange(600), counts)
-    Y = csr_array(np.eye(600, dtype=int))[group][:, np.arange(6000) // 10]
+    counts = np.maximum(1, (100 * 0.99 ** np.arange(502)).astype(int))
+    group = np.repeat(np.arange(502), counts)
+    Y = csr_array(np.eye(502, dtype=int))[group][:, np.arange(5020) // 10]
     expected = 1 + int(np.argmax(np.cumsum(counts) > 0.6 * counts.sum()))
     fit = {"embedding": "gaussian", "solver": "cg", "random_state": 0}
     k = Rembrandt(0.6, **fit).fit(np.ones((len(group), 1)), Y).n_components_
