@@ -28,25 +28,33 @@ CLASSIFIERS = [
     ml.BoostedRulesClassifier(
         40, loss="label-wise-logistic", head="single-label", predictor="signs", random_state=0
     ),
-    ml.SmoothLinkClassifier(n_features=200, random_state=0),
+    ml.SmoothLinkClassifier(n_features=50, random_state=0),
     ml.SmoothLinkClassifier(
         4, n_features=50, kernel="cauchy", embedding="gaussian", early_stopping=True, random_state=0
     ),
     ml.SmoothLinkClassifier(n_features=100, loss="squared", embedding="none", random_state=0),
     ml.SmoothLinkClassifier(3, kernel="linear", embedding="pca", solver="newton-cg", random_state=0),
     ml.BlockPartitionClassifier(
-        ml.DiSMECClassifier(1.0, random_state=0), n_blocks=3, lam=0.2, random_state=0
+        ml.DiSMECClassifier(1.0, random_state=0), n_blocks=2, lam=0.2, random_state=0
     ),
     ml.BlockPartitionClassifier(
         ml.DiSMECClassifier(1.0, solver="exact"), n_blocks=4, max_labels=15, n_routes=2, random_state=0
     ),
-    ml.CBMLCClassifier(ml.DiSMECClassifier(1.0, random_state=0), 3, random_state=0),
+    ml.CBMLCClassifier(ml.DiSMECClassifier(1.0, random_state=0), 2, random_state=0),
     ml.LPSRClassifier(ml.DiSMECClassifier(1.0, random_state=0), 200, 15, random_state=0),
     ml.CorrLogClassifier(),
+    # The thresholds are near those that the models would learn.
     ml.CorrLogClassifier(
-        0.04, 0.16, epsilon=0.0, coding="pm1", decoder="search", solver="fista", standardize=False
+        0.04,
+        0.16,
+        epsilon=0.0,
+        coding="pm1",
+        decoder="search",
+        solver="fista",
+        standardize=False,
+        threshold=-0.3,
     ),
-    ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),
+    ml.CorrLogClassifier(0.01, 0.001, decoder="bp", threshold=-0.6),
     ml.LabelTreeClassifier(random_state=0),
     ml.LabelTreeClassifier(0.5, n_trees=2, branching=2, max_leaf=3, beam=20, balanced=False, random_state=0),
     ml.LabelTreeClassifier(
@@ -104,7 +112,12 @@ CLASSIFIERS += [
 ]
 
 # Values of parameters that many fits would choose.
-GIVEN = {"C": 1.0, "l2_features": 0.01, "l2_pairs": 0.01}
+GIVEN = {"C": 1.0, "l2_features": 0.01, "l2_pairs": 0.01, "cv": 0.3}
+# Values of parameters that only these classifiers choose by further fits.
+GIVEN_FOLDS = {
+    ml.LEMLClassifier: {"alpha": 0.1, "threshold": "zero"},
+    ml.CorrLogClassifier: {"threshold": "zero"},
+}
 
 
 def with_given_values(estimator):
@@ -113,10 +126,15 @@ def with_given_values(estimator):
     return clone(estimator).set_params(**{name: GIVEN[name] for name in GIVEN if own.get(name) == "auto"})
 
 
+# All classifiers, for tests that are not about the choice of parameters. On small data, the choice takes most
+# of the time of a fit.
+WITH_GIVEN_VALUES = [with_given_values(each) for each in CLASSIFIERS]
+
+
 # The first variant of each class and loss, for tests of code that the other variants share, such as the
 # conversion of input. This code runs before parameters are chosen.
 ONE_OF_EACH = [
-    with_given_values(each)
+    with_given_values(each).set_params(**GIVEN_FOLDS.get(type(each), {}))
     for each in {(type(each), getattr(each, "loss", "")): each for each in reversed(CLASSIFIERS)}.values()
 ]
 

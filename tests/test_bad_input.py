@@ -151,6 +151,7 @@ if coo_array(X[:, 0]).ndim == 1:  # since scipy 1.13
 
 @every_classifier
 def test_bad_training_set(classifier):
+    model = clone(classifier)
     for name in BAD_TRAINING_SETS:
         with case(name):
             features, labels, message = BAD_TRAINING_SETS[name]
@@ -158,7 +159,7 @@ def test_bad_training_set(classifier):
                 assert fitted(classifier, features, labels).predict(features).shape == Y.shape
                 continue
             with pytest.raises(ValueError, match=message):
-                clone(classifier).fit(features, labels)
+                model.fit(features, labels)
 
 
 # Versions of scikit-learn before 1.8 do not say this.
@@ -416,16 +417,18 @@ def test_what_the_schema_refuses_is_no_wrong_answer(classifier):
 def test_a_spoiled_model_is_an_error(classifier):
     # Numbers of rows that are scored without and with threads.
     questions = list(product(["predict", "decision_function", "predict_topk"], [2, 3 * N]))
-    for how, (method, n_rows) in product(SPOILED[type(classifier)], questions):
+    rows = {n_rows: np.resize(X, (n_rows, D)) for _, n_rows in questions}
+    for how, spoil in SPOILED[type(classifier)].items():
         model = of_the_small_set(classifier)
-        SPOILED[type(model)][how](model)
-        error = pytest.raises(
-            (ValueError, TypeError, RuntimeError),
-            match=r"internal error|expected|must be|is not a valid"
-            r"|PyLinear|PyDenseLinear|PyLowRank|PyRules|PyLink|PyCorrelated|PyTree",
-        )
-        with case(how, method, n_rows), error:
-            getattr(model, method)(np.resize(X, (n_rows, D)))
+        spoil(model)
+        for method, n_rows in questions:
+            error = pytest.raises(
+                (ValueError, TypeError, RuntimeError),
+                match=r"internal error|expected|must be|is not a valid"
+                r"|PyLinear|PyDenseLinear|PyLowRank|PyRules|PyLink|PyCorrelated|PyTree",
+            )
+            with case(how, method, n_rows), error:
+                getattr(model, method)(rows[n_rows])
 
 
 # --- extreme input
@@ -480,7 +483,7 @@ def test_scale_of_rows_does_not_matter(classifier):
 
 @every_classifier
 def test_values_beyond_single_precision_are_refused_where_they_stay(classifier):
-    as_they_are = unscaled(classifier)
+    as_they_are = unscaled(with_given_values(classifier))
     with pytest.raises(ValueError, match=r"values of X must be finite in float32 .*, got -?1e\+39"):
         fitted(as_they_are, X=with_value(X, 1e39))
     model = fitted(as_they_are)
@@ -578,7 +581,7 @@ def test_labels_held_by_no_row_or_by_all(classifier):
 
 @every_classifier
 def test_a_second_fit_forgets_the_first(classifier):
-    model = fitted(classifier)
+    model = of_the_small_set(classifier)
     model.fit(X_SPARSE[:30, :3], csr_array(Y[:30, :2]))
     fresh = fitted(classifier, X=X_SPARSE[:30, :3], Y=csr_array(Y[:30, :2]))
     same(model, fresh)
@@ -589,7 +592,7 @@ def test_a_second_fit_forgets_the_first(classifier):
 
 @every_classifier
 def test_a_failed_fit_leaves_no_wrong_model(classifier):
-    model = fitted(classifier)
+    model = of_the_small_set(classifier)
     with pytest.raises(ValueError, match="rows of Y"):
         model.fit(X[:, :3], Y[:-1])
     with pytest.raises(ValueError, match=r"features|is not fitted yet"):
@@ -601,24 +604,25 @@ def test_a_failed_fit_leaves_no_wrong_model(classifier):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS and /proc")
 @forks
-@every_classifier
-def test_columns_beyond_memory_are_an_error(classifier):
+def test_columns_beyond_memory_are_an_error():
+    """All classifiers in one child, because the child and its pages cost more time than its fits."""
     shapes = [(2**31 + 5, 3), (3, 2**31 + 5), (2**31 - 2, 3), (2**40, 3), (3, 2**40)]
-    with forked(fit_in_3_gib, classifier, shapes) as (receiver, _):
-        for n_columns in shapes:
-            with case(n_columns):
+    cases = list(product(CLASSIFIERS, shapes))
+    with forked(fit_in_3_gib, cases) as (receiver, _):
+        for classifier, n_columns in cases:
+            with case(classifier, n_columns):
                 assert receiver.poll(120), "still fitting"
                 assert receiver.recv().startswith("refused: ")  # EOFError: the process died
 
 
-def fit_in_3_gib(pipe, classifier, shapes):
-    """Fit diagonal X and Y of these shapes in a child process that may allocate 3 GiB more."""
+def fit_in_3_gib(pipe, cases):
+    """Fit to diagonal X and Y of these shapes in a child process that may allocate 3 GiB more."""
     import resource  # POSIX only
 
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     most = int(status["VmSize"].split()[0]) * 1024 + (3 << 30)
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    for n_columns in shapes:
+    for classifier, n_columns in cases:
         X, Y = (csr_array((np.ones(3), [0, n // 2, n - 1], np.arange(4)), shape=(3, n)) for n in n_columns)
         try:
             clone(classifier).fit(X, Y)

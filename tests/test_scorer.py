@@ -14,13 +14,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import manylabel as ml
+from cases import case
 from children import forked
-from estimators import CLASSIFIERS, as_written
+from estimators import WITH_GIVEN_VALUES, as_written
 from manylabel.datasets import make_multilabel
 from manylabel.decision import LabelCalibrator
 from manylabel.estimator import base
 
-every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
+every_classifier = pytest.mark.parametrize("classifier", WITH_GIVEN_VALUES, ids=as_written)
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +31,19 @@ def small():
 
 # The scorers of these classifiers combine a router and models of blocks.
 BLOCKS = (ml.BlockPartitionClassifier, ml.CBMLCClassifier, ml.LPSRClassifier)
-WITH_OWN_SCORER = [each for each in CLASSIFIERS if not isinstance(each, BLOCKS)]
+WITH_OWN_SCORER = [each for each in WITH_GIVEN_VALUES if not isinstance(each, BLOCKS)]
 # Classifiers that predict the labels with scores above a bound.
 BOUNDED = [each for each in WITH_OWN_SCORER if getattr(each, "predictor", "signs") == "signs"]
 
 
-@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
+@pytest.fixture(scope="module", params=WITH_GIVEN_VALUES, ids=as_written)
 def fitted(request, small):
     return clone(request.param).fit(*small)
 
 
 @pytest.fixture
 def model(small):
-    return ml.DiSMECClassifier(random_state=0).fit(*small)
+    return ml.DiSMECClassifier(1.0, random_state=0).fit(*small)
 
 
 def scorer_of(model):
@@ -64,7 +65,7 @@ def test_given_labels_have_the_scores_of_all(fitted, small):
     np.testing.assert_array_equal(fitted._scorer().at(X, pattern, 2), found)
 
 
-@pytest.mark.parametrize("fitted", CLASSIFIERS, ids=as_written, indirect=True)
+@pytest.mark.parametrize("fitted", WITH_GIVEN_VALUES, ids=as_written, indirect=True)
 def test_decision_at_has_the_scores_of_the_candidates(fitted, small):
     X, Y = small
     candidates = csr_array(Y) if fitted.sparse_output_ else csr_array(Y)[:, ::-1]
@@ -208,7 +209,7 @@ def test_it_leaves_no_trace_in_the_model(fitted, small):
 
 def test_another_fit_is_seen(fitted, small):
     X, Y = small
-    model = clone(fitted).fit(X, Y)
+    model = copy.deepcopy(fitted)
     model.predict(X)
     again, fresh = model.fit(X[:100], Y[:100]), clone(fitted).fit(X[:100], Y[:100])
     np.testing.assert_array_equal(again.decision_function(X), fresh.decision_function(X))
@@ -233,7 +234,7 @@ def test_a_parameter_of_prediction_is_seen(small):
     signs = rules.set_params(predictor="signs").predict(X)
     np.testing.assert_array_equal(signs.toarray(), rules.decision_function(X) > 0)
     assert (known != signs).nnz
-    corrlog = ml.CorrLogClassifier().fit(X, Y)
+    corrlog = ml.CorrLogClassifier(0.01, 0.01).fit(X, Y)
     corrlog.predict(X)
     with pytest.raises(ValueError, match="`decoder` must be"):
         corrlog.set_params(decoder="guess").predict(X)
@@ -284,10 +285,18 @@ def test_threads_may_all_come_first(fitted, small):
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
-def test_a_forked_child_uses_it(fitted, small):
-    X, _ = small
-    fitted.prepare()
-    expected = fitted.predict_topk(X)
-    with forked(lambda pipe: pipe.send(fitted.predict_topk(X))) as (receiver, _):
-        assert receiver.poll(60)
-        np.testing.assert_array_equal(receiver.recv().toarray(), expected.toarray())
+def test_a_forked_child_uses_it(small):
+    """All models in one child, because a fork takes longer than a fit."""
+    X, Y = small
+    models = [clone(each).fit(X, Y).prepare() for each in WITH_GIVEN_VALUES]
+    expected = [model.predict_topk(X).toarray() for model in models]
+
+    def answer(pipe):
+        for model in models:
+            pipe.send(model.predict_topk(X))
+
+    with forked(answer) as (receiver, _):
+        for model, top in zip(models, expected, strict=True):
+            with case(model):
+                assert receiver.poll(60)
+                np.testing.assert_array_equal(receiver.recv().toarray(), top)

@@ -59,6 +59,17 @@ def fitted(request, problem):
     return clone(request.param).fit(*problem)
 
 
+@pytest.fixture(scope="module")
+def few(problem):
+    """The first rows and labels of `problem`, for fits to many forms."""
+    return problem[0][:100], problem[1][:100, :24]
+
+
+@pytest.fixture(scope="module", params=TRANSFORMERS, ids=as_written)
+def fitted_to_few(request, few):
+    return clone(request.param).fit(*few)
+
+
 def answers(model, X, Y):
     embedded = model.embed_labels(Y) if hasattr(model, "embed_labels") else None
     return bits([model.transform(X), embedded])
@@ -129,27 +140,27 @@ DENSE = {
 }
 
 
-def test_form_of_features(fitted, problem, tmp_path):
-    X, Y = problem
-    of_sparse, of_dense = bits(fitted), bits(clone(fitted).fit(X.toarray(), Y))
+def test_form_of_features(fitted_to_few, few, tmp_path):
+    X, Y = few
+    of_sparse, of_dense = bits(fitted_to_few), bits(clone(fitted_to_few).fit(X.toarray(), Y))
     for form in (form for form in X_FORMS if form not in SINGLE):
         with case(form):
             same = X_FORMS[form](X, tmp_path)
             before = frozen(same)
-            model = clone(fitted).fit(same, Y)
+            model = clone(fitted_to_few).fit(same, Y)
             assert bits(model) == (of_dense if form in DENSE else of_sparse)
             assert frozen(same) == before
             np.testing.assert_allclose(model.transform(same), model.transform(X), rtol=1e-10, atol=1e-10)
 
 
-def test_form_of_labels(fitted, problem):
-    X, Y = problem
-    expected = bits(fitted), answers(fitted, X, Y)
+def test_form_of_labels(fitted_to_few, few):
+    X, Y = few
+    expected = bits(fitted_to_few), answers(fitted_to_few, X, Y)
     for form in Y_FORMS:
         with case(form):
             same = Y_FORMS[form](Y)
             before = frozen(same)
-            model = clone(fitted).fit(X, same)
+            model = clone(fitted_to_few).fit(X, same)
             assert (bits(model), answers(model, X, same)) == expected
             assert frozen(same) == before
 
@@ -293,13 +304,16 @@ def fit_and_answer(model, X, Y):
 
 @posix_only
 @forks
-def test_a_forked_child_fits_and_transforms(fitted, problem):
+def test_a_forked_child_fits_and_transforms(problem):
     X, Y = problem
-    model = clone(fitted).set_params(n_jobs=2).fit(X, Y)
-    expected = answers(model, X, Y)
+    models = [clone(each).set_params(n_jobs=2).fit(X, Y) for each in TRANSFORMERS]
+    expected = [answers(model, X, Y) for model in models]
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        for pair in pool.starmap_async(fit_and_answer, [(model, X, Y)] * 4).get(timeout=60):
-            assert pair == (expected, expected)
+        work = [(model, X, Y) for model in models for _ in range(2)]
+        found = pool.starmap_async(fit_and_answer, work).get(timeout=60)
+    for model, same, first, second in zip(models, expected, found[::2], found[1::2], strict=True):
+        with case(model):
+            assert first == second == (same, same)
 
 
 def test_values_beyond_single_precision_are_refused(fitted):

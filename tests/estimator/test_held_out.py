@@ -361,7 +361,7 @@ def test_unit_rows_of_many_features_have_a_penalty_to_choose():
 
 def test_warning_filters_stay():
     """Fits in threads do not change the warning filters of the process."""
-    X, Y = make_multilabel(600, 100, 30, random_state=0)
+    X, Y = make_multilabel(200, 30, 12, random_state=0)
     before = list(warnings.filters)
     BlockPartitionClassifier(
         CorrLogClassifier(max_iter=20000), n_blocks=4, lam=1.0, random_state=0, n_jobs=2
@@ -370,7 +370,7 @@ def test_warning_filters_stay():
 
 
 def test_blocks_of_corrlog_are_penalized_alike():
-    X, Y = make_multilabel(600, 100, 30, random_state=0)
+    X, Y = make_multilabel(300, 50, 15, random_state=0)
     model = BlockPartitionClassifier(
         CorrLogClassifier(threshold="zero"), n_blocks=3, lam=1.0, random_state=0
     ).fit(X, Y)

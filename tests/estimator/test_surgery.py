@@ -1,5 +1,7 @@
 """Labels changed after the fit: other labels keep their bits, and changed labels are as from a fit."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,9 +29,15 @@ MODELS = {
 }
 
 
-@pytest.fixture(params=MODELS)
-def model(request):
-    return MODELS[request.param].fit(X, pd.DataFrame(Y, columns=NAMES))
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request):
+    return clone(MODELS[request.param]).fit(X, pd.DataFrame(Y, columns=NAMES))
+
+
+@pytest.fixture
+def model(fitted):
+    """A model that the test may change."""
+    return copy.deepcopy(fitted)
 
 
 def assert_sound(model, tmp_path):
