@@ -26,6 +26,7 @@ from manylabel import (
     _core,
 )
 from manylabel.datasets import make_multilabel
+from manylabel.decision import LabelCalibrator
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=as_written)
 every_class = pytest.mark.parametrize("classifier", ONE_OF_EACH, ids=as_written)
@@ -172,6 +173,9 @@ def test_progress_counts_what_is_learned(classifier, small):
         assert done[-1] == sum(map(len, model.label_blocks_))
     elif isinstance(model, LEMLClassifier | PDSparseClassifier):
         assert done[-1] == model.n_iter_
+    elif isinstance(model, LabelCalibrator):
+        folds = model.cv_ if isinstance(model.cv_, int) else 1
+        assert done[-1] == (1 + folds) * n_labels
     else:
         assert done[-1] == n_labels
 

@@ -500,6 +500,13 @@ class _Fitting:
         self.estimator, self.params = estimator, params
         self.dense, self.progress = dense, progress
         self.is_ours = isinstance(estimator, MultiLabelClassifier)
+        self.before, self.done = 0, 0  # the work of the earlier fits and of the present one
+
+    def _tell(self, done: int) -> None:
+        """Report the work of all fits so far, so that the amount never falls."""
+        self.done = done
+        if self.progress is not None:
+            self.progress(self.before + done)
 
     def prefit(self, n_labels: int) -> Any:
         """Return the fitted estimator, which must have as many labels as Y."""
@@ -530,7 +537,8 @@ class _Fitting:
         run = {"n_jobs": self.params["n_jobs"], "verbose": int(self.params["verbose"])}
         lent = {name: run[name] for name in ("n_jobs", "verbose") if not model.get_params().get(name, True)}
         kept = {name: getattr(model, name) for name in lent}
-        model.set_params(**lent).fit(X, Y, **arguments, progress=self.progress)
+        model.set_params(**lent).fit(X, Y, **arguments, progress=self._tell)
+        self.before, self.done = self.before + self.done, 0
         model.set_params(**kept)
         return model
 
