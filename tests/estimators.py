@@ -43,7 +43,6 @@ CLASSIFIERS = [
     ml.CBMLCClassifier(ml.DiSMECClassifier(1.0, random_state=0), 2, random_state=0),
     ml.LPSRClassifier(ml.DiSMECClassifier(1.0, random_state=0), 200, 15, random_state=0),
     ml.CorrLogClassifier(),
-    # The thresholds are near those that the models would learn.
     ml.CorrLogClassifier(
         0.04,
         0.16,
@@ -54,7 +53,7 @@ CLASSIFIERS = [
         standardize=False,
         threshold=-0.3,
     ),
-    ml.CorrLogClassifier(0.01, 0.001, decoder="bp", threshold=-0.6),
+    ml.CorrLogClassifier(0.01, 0.001, decoder="bp"),
     ml.LabelTreeClassifier(random_state=0),
     ml.LabelTreeClassifier(0.5, n_trees=2, branching=2, max_leaf=3, beam=20, balanced=False, random_state=0),
     ml.LabelTreeClassifier(
@@ -113,8 +112,8 @@ CLASSIFIERS += [
 
 # Values of parameters that many fits would choose.
 GIVEN = {"C": 1.0, "l2_features": 0.01, "l2_pairs": 0.01, "cv": 0.3}
-# Values of parameters that only these classifiers choose by further fits.
-GIVEN_FOLDS = {
+# More given values for these classifiers, so that they need no further fits.
+GIVEN_OF_CLASS = {
     ml.LEMLClassifier: {"alpha": 0.1, "threshold": "zero"},
     ml.CorrLogClassifier: {"threshold": "zero"},
 }
@@ -134,7 +133,7 @@ WITH_GIVEN_VALUES = [with_given_values(each) for each in CLASSIFIERS]
 # The first variant of each class and loss, for tests of code that the other variants share, such as the
 # conversion of input. This code runs before parameters are chosen.
 ONE_OF_EACH = [
-    with_given_values(each).set_params(**GIVEN_FOLDS.get(type(each), {}))
+    with_given_values(each).set_params(**GIVEN_OF_CLASS.get(type(each), {}))
     for each in {(type(each), getattr(each, "loss", "")): each for each in reversed(CLASSIFIERS)}.values()
 ]
 

@@ -289,7 +289,7 @@ def test_number_of_threads(fitted, told, problem):
 
 @pytest.mark.parametrize(
     "classifier",
-    [each for each in WITH_GIVEN_VALUES if "random_state" in each.get_params()],
+    [each for each in CLASSIFIERS if "random_state" in each.get_params()],
     ids=as_written,
 )
 def test_a_random_state_instance_is_a_seed(classifier, problem):
@@ -574,7 +574,7 @@ def binary():
     return abs(X), y
 
 
-@pytest.fixture(scope="module", params=WITH_GIVEN_VALUES, ids=as_written)
+@pytest.fixture(scope="module", params=CLASSIFIERS, ids=as_written)
 def fitted_to_one(request, binary):
     return clone(request.param).fit(*binary)
 

@@ -295,7 +295,7 @@ def test_candidates_of_lpsr_have_the_scores_of_the_base_scorer(data):
 
 
 def test_memory_of_blocks():
-    X, Y = np.random.default_rng(0).random((6000, 400)), np.eye(4)[np.arange(6000) % 4]
+    X, Y = np.random.default_rng(0).random((8000, 400)), np.eye(4)[np.arange(8000) % 4]
     inner = ml.DiSMECClassifier(1.0)
     model = ml.BlockPartitionClassifier(inner, n_blocks=2, lam=1e-3, n_jobs=1, random_state=0)
     # A copy of half of the rows takes 0.5 X, and the fit of a block about as much. Before these fits, k-means

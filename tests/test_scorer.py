@@ -65,7 +65,6 @@ def test_given_labels_have_the_scores_of_all(fitted, small):
     np.testing.assert_array_equal(fitted._scorer().at(X, pattern, 2), found)
 
 
-@pytest.mark.parametrize("fitted", WITH_GIVEN_VALUES, ids=as_written, indirect=True)
 def test_decision_at_has_the_scores_of_the_candidates(fitted, small):
     X, Y = small
     candidates = csr_array(Y) if fitted.sparse_output_ else csr_array(Y)[:, ::-1]

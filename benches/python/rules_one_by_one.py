@@ -171,7 +171,7 @@ def predicted(rules: list[Rule], X, label_sets):
     scores = np.zeros((X.shape[0], label_sets.shape[1]))
     for rule in rules:
         scores[rows_of(X, rule)] += rule.head
-    # The loss of a wrong sign of score p is 2 sinh|p| (`set_cost` in tests/oracle/rules.py).
+    # The loss of a wrong sign of score p is 2 sinh|p| (`set_costs` in tests/oracle/rules.py).
     cost = 2 * np.sinh(np.abs(scores))
     of_positive = np.where(scores > 0, cost, 0.0)
     totals = of_positive.sum(axis=1)[:, None] + (cost - 2 * of_positive) @ label_sets.T.astype(float)

@@ -358,7 +358,8 @@ def _fit(
 ) -> Any:
     checkpoint = checkpoint.resolve()
     if hasattr(X, "to_delayed"):
-        X, Y = stored_blocks(X, Y, checkpoint.with_name(f"{checkpoint.name}-data"))
+        folder = checkpoint.with_name(f"{checkpoint.name}-data")
+        X, Y = stored_blocks(X, Y, folder, scheduler=client.get)
     work = shards.Work(estimator, X, Y, sample_weight, checkpoint, n_pieces, **options)
     data, more = _stored(work, checkpoint / ".data")
     arguments = {
@@ -421,7 +422,7 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
 def _completed(client: Any, futures: list[Any], timeout: float | None = None) -> Iterator[Any]:
     """Return an iterator over tasks as they finish. It works if `client` is not the current client.
 
-    `Client.as_current` would change the scheduler of Dask for all threads.
+    `Client.as_current` is not used here, because it would change the scheduler of Dask for all threads.
     """
     from distributed import as_completed
 

@@ -60,13 +60,6 @@ def two():
         yield client
 
 
-@pytest.fixture
-def current(two):
-    """The same client as the current client."""
-    with two.as_current():
-        yield
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """X and Y, the folder with the same rows, and a plain fit."""
@@ -121,7 +114,7 @@ def test_any_number_of_workers(tmp_path, data, n_workers):
         "unknown entries in dask",
     ],
 )
-def test_forms_of_data(current, tmp_path, few, form, monkeypatch):
+def test_forms_of_data(two, tmp_path, few, form, monkeypatch):
     X, Y, _ = few
     n_rows = X.shape[0]
     weights = None
@@ -166,7 +159,7 @@ def test_forms_of_data(current, tmp_path, few, form, monkeypatch):
         checkpoint = None
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
         (tmp_path / "temporary").mkdir()
-    got = ml.dask.fit(model, X, Y, weights, checkpoint=checkpoint, n_pieces=5, **costs)
+    got = ml.dask.fit(model, X, Y, weights, client=two, checkpoint=checkpoint, n_pieces=5, **costs)
     assert form != "dask" or not list((tmp_path / "temporary").iterdir())
     if form == "dense dask":
         # Neither the client nor the workers write another copy of X.
@@ -189,9 +182,9 @@ def test_workers_are_killed_and_join(tmp_path, data):
             4,
         ),
         "components": (
-            ml.Rembrandt(100, solver="cg", n_iter=2, random_state=0),
+            ml.Rembrandt(200, solver="cg", n_iter=2, random_state=0),
             None,
-            3,
+            5,
         ),
         "nodes": (ml.LabelTreeClassifier(C=1.0, max_leaf=9, branching=6, random_state=0), None, 20),
         "labels": (ml.DiSMECClassifier(random_state=0), plain, N_PIECES),
@@ -286,8 +279,9 @@ def test_ctrl_c_cancels_the_pieces(two, tmp_path, data):
         return two.run(lambda dask_worker: dask_worker.state.executing_count).values()
 
     def interrupt():
+        longest = time.monotonic() + 20  # one worker may have both pieces
         while not ended.is_set():
-            if all(executing()):  # each worker fits one of the two pieces
+            if all(executing()) or time.monotonic() > longest:
                 os.kill(os.getpid(), signal.SIGALRM)
                 return
             time.sleep(0.02)

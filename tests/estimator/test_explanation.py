@@ -46,6 +46,7 @@ def inner_score(model, explanation, row, label):
 def test_contributions_sum_to_the_quantity(model):
     scores = model.decision_function(X)
     for row in ROWS:
+        scored = None
         for label in range(8):
             found = model.explain(X[[row]], label)
             assert isinstance(found, LabelExplanation)
@@ -66,6 +67,7 @@ def test_contributions_sum_to_the_quantity(model):
             assert repr(found).startswith(f"label {label}: ")
             scored = found
         # One frame for each row, because a frame takes longer than an explanation.
+        assert scored is not None
         assert scored.to_frame()["contribution"].tolist() == [part.contribution for part in scored]
 
 

@@ -1,4 +1,4 @@
-"""Boosted multi-label rules from their definitions: one row, one head, one threshold at a time.
+"""Boosted multi-label rules from their definitions: dense and slow, one condition at a time.
 
 The scores p of a row are the sum of the heads of the rules that cover it; its labels are y_k = 1 or -1. A
 head is a Newton step on the loss of the covered rows, with gradient g, Hessian H and an L2 weight w:

@@ -304,8 +304,8 @@ def test_killed_at_twenty_random_moments(tmp_path, data, monkeypatch, model):
             child = context.Process(target=fit_and_save, args=(model, data, folder, tmp_path / "model"))
             begun = time.monotonic()
             child.start()
-            # Every second kill follows a new file, such as a piece or a round, because a busy machine may
-            # be too slow to write one before the others.
+            # Every second kill waits for a new file, such as a piece or a round. On a busy machine, the
+            # other kills may all come before the first file.
             await_file = n_kills % 2 == 1
             while child.is_alive() and not (
                 files_in(folder) - files if await_file else (folder / "fit.json").exists()
@@ -346,10 +346,12 @@ def fit_with_small_files(pipe, data, folder, limit):
 def test_files_that_cannot_be_written(tmp_path, data):
     """No partly written file remains, and the same call continues when there is space."""
     X, Y = data
-    for limit in (5000, 20_000):  # the first is too small for a piece, the second is large enough for some
+    # Pieces have 43,572, 59,000 and 95,504 bytes.
+    for limit, n_finished in ((5000, 0), (75_000, 2)):
         with forked(fit_with_small_files, data, tmp_path / "fit", limit) as (receiver, _):
             assert receiver.recv() == errno.EFBIG
         assert not list((tmp_path / "fit").glob(".*"))
+        assert len(list((tmp_path / "fit").glob("piece-*.npz"))) == n_finished
     got = shards.fit(ml.DiSMECClassifier(**PLAIN), X, Y, checkpoint=tmp_path / "fit", n_pieces=3)
     assert_same_bits(got, ml.DiSMECClassifier(**PLAIN).fit(X, Y))
 

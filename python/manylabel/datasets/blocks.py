@@ -16,7 +16,7 @@ from manylabel.estimator.validation import canonical_csr, mostly_nonzero
 __all__ = ["stored_blocks"]
 
 
-def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
+def stored_blocks(X: Any, Y: Any, folder: Path, scheduler: Any = None) -> tuple[Any, csr_array]:
     """Write the blocks of dask arrays to a folder, one after the other, and memory-map the folder.
 
     Parameters
@@ -29,6 +29,8 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
         rows.
     folder : Path
         The folder. If it already contains these arrays from an earlier, completed call, nothing is written.
+    scheduler : object, default=None
+        The scheduler that computes the blocks, as `dask.compute` takes it. None means the current scheduler.
 
     Returns
     -------
@@ -58,8 +60,8 @@ def stored_blocks(X: Any, Y: Any, folder: Path) -> tuple[Any, csr_array]:
         n_columns, dtype = None, None
         pairs = zip(X.to_delayed()[:, 0], Y.to_delayed()[:, 0], strict=True)
         for number, (x, y) in enumerate(pairs):
-            of_x: Any = x.compute()
-            of_y = canonical_csr(y.compute(), "Y")
+            of_x: Any = x.compute(scheduler=scheduler)
+            of_y = canonical_csr(y.compute(scheduler=scheduler), "Y")
             if of_x.shape[0] != of_y.shape[0]:
                 raise ValueError(
                     f"block {number} of X and Y must have the same number of rows, got {of_x.shape[0]} and "
