@@ -635,7 +635,7 @@ class Work:
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the last piece consists of rounds whose work several processes can share."""
+        """Whether the last piece consists of rounds. Several processes can divide the work of each round."""
         return self._cut.has_rounds
 
     def fit(self, numbers: Iterable[int], report: Report, share: tuple[int, int] = (1, 1)) -> None:

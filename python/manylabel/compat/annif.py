@@ -12,9 +12,9 @@ contains the settings of Annif, and Annif imports the module of this class::
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
 For the command ``annif``, this line can also be in the file ``.flaskenv`` in the working folder. If
-``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to the Python file
-with Annif's settings, whose path is in the environment variable ``ANNIF_SETTINGS``. A program that uses Annif
-as a library only needs to import this module. A project with this backend looks like this::
+``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to Annif's settings
+file. This is the Python file whose path is in the environment variable ``ANNIF_SETTINGS``. A program that
+uses Annif as a library only needs to import this module. A project with this backend looks like this::
 
     [yso-manylabel]
     name=YSO manylabel

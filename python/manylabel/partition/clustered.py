@@ -63,8 +63,8 @@ class CBMLCClassifier(BlockClassifier):
         scaled rows. "auto" first tries one cluster per 10,000 rows, but at most 8 clusters. If c clusters
         explain less than ``c - 1`` percent of the variance of the rows, c is halved and tried again. For
         example, 8 clusters must explain at least 7 percent. Too many clusters lower the accuracy for two
-        reasons. Each model learns from fewer rows. In addition, rows that are similar, and from which the
-        same model should learn, are in different clusters.
+        reasons. Each model learns from fewer rows. In addition, similar rows are in different clusters,
+        although the same model should learn from them.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
