@@ -94,9 +94,9 @@ class LabelCalibrator(MultiLabelClassifier):
         The value of `cv`, as given or chosen. This attribute does not exist if `cv` is "prefit".
     tail_probability_ : float
         The probability that `predict_proba` returns for every label that is not a candidate of a row, except
-        for the labels in `unseen_`. It is computed from all pairs of a held-out row and a label that is
-        neither a candidate of this row nor in `unseen_`: it is the fraction of these pairs in which the row
-        has the label.
+        for the labels in `unseen_`. It is the fraction of pairs in which the row has the label. The pairs
+        consist of a held-out row and a label that is not a candidate of this row. Labels in `unseen_` do not
+        count.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.

@@ -121,7 +121,8 @@ class Rounds(Protocol):
         """Carry out rounds in this process.
 
         The method returns when `seconds` have passed, or when there is no further round. It also returns
-        before a round that is worth sharing: a round with several units and at least `least` multiplications.
+        before a round that other processes should share: it has several units and at least `least`
+        multiplications.
         """
 
     def compute(self, first: int, end: int, report: Tell) -> list[NDArray[np.uint8]]:

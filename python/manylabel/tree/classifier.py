@@ -539,13 +539,13 @@ class LabelTreeClassifier(EditableLabels):
             propensity of a label is the probability that Y has the label in a row for which the label is
             true. `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity
             p is multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit`
-            explains this factor. The classifier of an inner node for a child also has a factor: the mean of
-            ``2/p - 1`` over all labels below the child, computed as for `label_weight`. This factor applies
-            to the rows that have at least one of these labels. With propensities, rare labels get higher
-            scores. With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on held-out rows
-            (the Notes of `DiSMECClassifier` state when). In these precisions, a correctly predicted label
-            counts ``w/p`` instead of 1, where w is the weight of the label in `label_weight`. None means that
-            Y is complete.
+            explains this factor. In an inner node, the loss of the classifier for a child is multiplied by
+            the mean of ``2/p - 1`` over all labels below the child, in the rows that have at least one of
+            these labels. This mean is computed as for `label_weight`. With propensities, rare labels get
+            higher scores. With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on
+            held-out rows (the Notes of `DiSMECClassifier` state when). In these precisions, a correctly
+            predicted label counts ``w/p`` instead of 1, where w is the weight of the label in
+            `label_weight`. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
