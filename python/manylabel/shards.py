@@ -195,9 +195,9 @@ def fit(
     state are lost. A stored state has up to seven numbers for each pair of a feature and a label. It also has
     the curvature estimates of the quasi-Newton steps. Each call needs as much memory as the method ``fit`` of
     the estimator. If several processes share the folder, each of them copies X, takes all steps, and reads
-    the results of the others in each round. The results of all processes in a round together have one number
-    for each pair of a feature and a label, or up to 16 numbers for each pair if there are fewer than 500
-    labels. The folder should therefore be on a fast disk.
+    the results of the others in each round. In each round, the processes together write one number for each
+    pair of a feature and a label. If there are fewer than 500 labels, they write up to 16 numbers for each
+    pair. The folder should therefore be on a fast disk.
 
     Examples
     --------

@@ -404,7 +404,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Choose the penalties and the scaling, and learn a threshold by models without couplings.
+        """Fit models without couplings to choose the penalties and the scaling and to learn a threshold.
 
         The chosen values of `l2_features`, `l2_pairs` and `standardize` replace "auto" in `params`. If the
         threshold is not learned, or if no rows can be held out, the method returns None. Otherwise, it

@@ -1,4 +1,4 @@
-"""Helpers for `BoostedRulesClassifier`: values that replace "auto", nominal features and label sets."""
+"""Helpers for `BoostedRulesClassifier`: nominal features, label sets, and values that replace "auto"."""
 
 from __future__ import annotations
 
