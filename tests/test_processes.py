@@ -245,10 +245,10 @@ def test_a_forked_child_fits_and_predicts(classifier, few):
     X, Y = few
     model = clone(classifier).set_params(n_jobs=2).fit(X, Y)
     expected = answers(model, X)
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        of_parent, of_child = pool.apply_async(fit_and_answer, (model, X, Y)).get(timeout=60)
-    assert_same(of_parent, expected)
-    assert_same(of_child, expected)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for of_parent, of_child in pool.starmap_async(fit_and_answer, [(model, X, Y)] * 2).get(timeout=60):
+            assert_same(of_parent, expected)
+            assert_same(of_child, expected)
 
 
 def test_a_spawned_child_predicts(few, fitted_to_few, tmp_path):

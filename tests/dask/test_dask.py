@@ -174,7 +174,7 @@ def test_forms_of_data(two, tmp_path, few, form, monkeypatch):
 def test_workers_are_killed_and_join(tmp_path, data):
     """For each kind of pieces, a worker is killed while it fits a piece, and another worker joins."""
     X, Y, folder, plain = data
-    # Each fit has one worker more than the fit before it. Fits that then cost much more come first.
+    # Each fit has one more worker than the fit before. The fits that many workers slow down come first.
     fits = {
         "rounds": (
             ml.CorrLogClassifier(1e-3, 1e-3, threshold="zero", solver="fista", max_iter=40, tol=1e-7),
