@@ -9,10 +9,10 @@ A process locks its temporary file while it writes. The operating system release
 ends, even if the process is killed. If a temporary file has no lock, the process that wrote it was killed.
 The next call of `written_aside` for the same directory removes such a file.
 
-Windows does not have these locks. On Windows, no process can remove a temporary file while it is open.
-However, `written_aside` must close the file before it renames the file. Between these two steps, another
-process could remove the file. On Windows, `written_aside` therefore removes only temporary files that are at
-least a day old.
+Windows does not have these locks. An open file does not need a lock there, because Windows does not let any
+process remove an open file. However, `written_aside` must close the temporary file before it renames the
+file. Between these two steps, another process could remove the file. On Windows, `written_aside` therefore
+removes only temporary files that are at least a day old.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A fit is divided into pieces, such as groups of labels (see `manylabel.shards`). Each worker fits some of the
 pieces. The workers read the data from a folder that all workers can reach, and write each finished piece to a
 file in a shared folder. The scheduler therefore transfers neither data nor model weights. If all workers have
-the same type of CPU, the fitted model is exactly the same as a model that was fitted with the method ``fit``
-of the estimator. It then does not depend on the number of workers.
+the same type of CPU, the fitted model does not depend on the number of workers. In this case, the model is
+exactly the same as a model that was fitted with the method ``fit`` of the estimator.
 
 This module needs the package distributed: ``pip install 'manylabel[dask]'``.
 """
@@ -84,10 +84,10 @@ def fit(
     client : distributed.Client or None, default=None
         The client of the cluster. None means the current client.
     checkpoint : str, path-like or None, default=None
-        The folder of the finished pieces, which all workers must be able to reach. If the call is interrupted
-        or the scheduler is restarted, make the same call again with the same folder. The second call
-        fits only the pieces that are not finished. None means a temporary folder, which usually only workers
-        on this machine can reach.
+        The folder in which the finished pieces are stored. All workers must be able to reach this folder. If
+        the call is interrupted or the scheduler is restarted, make the same call again with the same folder.
+        The second call fits only the pieces that are not finished. None means a temporary folder on the
+        machine of the client. Usually, only workers on this machine can reach a temporary folder.
     n_pieces : int or "auto", default="auto"
         Number of pieces, as in `manylabel.shards.fit`.
     any_cpu : bool, default=False
@@ -112,9 +112,9 @@ def fit(
         If `client` is not a client, and in the cases that `manylabel.shards.fit` lists.
     ValueError
         If an argument is not valid, if there is no client, or if a worker cannot reach the folder
-        `checkpoint` or the folder of the data. Unless `any_cpu` is True, the error is also raised if a worker
-        has another type of CPU than the machine on which the fit was begun. The error is also raised in the
-        cases that `manylabel.shards.fit` lists.
+        `checkpoint` or the folder of the data. If `any_cpu` is False, the error is also raised if a worker
+        has another type of CPU than the machine of the client. The error is also raised in the cases that
+        `manylabel.shards.fit` lists.
     Exception
         If the fit of a piece raises an error, this error is raised, and all other pieces are canceled.
 
@@ -127,9 +127,10 @@ def fit(
     Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` of the estimator
     applies only to the work of the client. If a worker dies, its piece is fitted again on another worker.
     Workers may join the cluster during the fit. If the cluster has no workers left, the fit waits until one
-    joins. A ``LocalCluster`` restarts a worker that was killed. If the new worker is not connected within 15
-    seconds, for example because it was also killed, the cluster does not try again. The setting
-    ``distributed.deploy.lost-worker-timeout`` changes this time limit.
+    joins. A ``LocalCluster`` starts a new worker in place of a worker that was killed. The new worker must be
+    connected within 15 seconds. If it is not, for example because it was also killed, the cluster does not
+    start another worker in its place. The setting ``distributed.deploy.lost-worker-timeout`` changes this
+    time limit.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. A round is divided into pieces, and each worker computes some of these pieces. If `n_pieces` is
@@ -143,16 +144,24 @@ def fit(
     2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
     workers.
 
-    All workers memory-map X and Y from one folder. Workers on one machine share the memory. If X is a folder,
-    the workers read this folder. If X and Y are arrays or sparse matrices, the client writes them to the
-    folder `checkpoint`. If X and Y are dask arrays, the client computes their blocks one after the other, and
-    writes them to the folder ``<checkpoint>-data`` next to `checkpoint`. This folder is deleted after the fit
-    only if `checkpoint` is None. If `sample_weight` is given, the client writes X, Y and the weights to the
-    folder `checkpoint`, even if X is a folder or a dask array.
+    All workers memory-map X and Y from one folder. Workers on one machine share the memory. Without
+    `sample_weight`, the type of X determines the folder:
+
+    - If X is a folder, the workers read this folder.
+    - If X and Y are arrays or sparse matrices in memory, the client writes them to the folder `checkpoint`.
+    - If X and Y are dask arrays, the client computes their blocks one after the other. It writes them to the
+      folder ``<checkpoint>-data`` next to `checkpoint`.
+
+    If `sample_weight` is given, the workers read the data from the folder `checkpoint`. The client writes X,
+    Y and the weights to `checkpoint`, even if X is a folder. Dask arrays are then written twice: first to
+    ``<checkpoint>-data``, and then to `checkpoint`.
+
+    If `checkpoint` is None, both folders are temporary, and they are deleted after the fit. Otherwise, both
+    folders are kept.
 
     If X is a dask array, its first block with at least one row determines whether X is written as a dense
     array or as a sparse matrix. X is dense if this block is an ndarray in which more than half of the values
-    are nonzero. The fitted model depends on this choice.
+    are nonzero. The fitted model depends on whether X is dense or sparse.
 
     Examples
     --------
@@ -381,7 +390,11 @@ def _fit(
 
 
 def _fit_rounds(client: Any, arguments: dict[str, Any]) -> None:
-    """Fit an estimator whose fit consists of rounds. The workers share the work of the longer rounds."""
+    """Fit an estimator whose fit consists of rounds.
+
+    If a round is divided into pieces, the workers share these pieces. If the argument `n_pieces` of `fit` is
+    "auto", short rounds are not divided.
+    """
     from distributed import TimeoutError
 
     workers = list(client.nthreads())
@@ -420,9 +433,10 @@ def _finish(client: Any, futures: list[Any], n_needed: int | None = None) -> Non
 
 
 def _completed(client: Any, futures: list[Any], timeout: float | None = None) -> Iterator[Any]:
-    """Return an iterator over tasks as they finish. It works if `client` is not the current client.
+    """Return an iterator over tasks, in the order in which they finish.
 
-    `Client.as_current` is not used here, because it would change the scheduler of Dask for all threads.
+    `client` need not be the current client. `Client.as_current` is not used here, because it would change the
+    scheduler of Dask for all threads.
     """
     from distributed import as_completed
 
@@ -433,9 +447,11 @@ def _stored(work: shards.Work, folder: Path) -> tuple[Path, tuple[str, ...]]:
     """Return a folder with the checked data of a fit, and the names of additional files in this folder.
 
     If X and Y are already memory-mapped from one folder and the rows have no weights, this folder is
-    returned. Otherwise, the data are written to `folder`. An additional file is a file that `convert` does
-    not write. The only such file has the weights of the rows. A worker opens this file only if its name is
-    returned here, because a folder of the user may contain an unrelated file with the same name.
+    returned. Otherwise, the data are written to `folder`, and `folder` is returned.
+
+    If the rows have weights, the weights are written to an additional file, which `convert` does not write. A
+    worker opens this file only if its name is returned here. Without this rule, a worker could open an
+    unrelated file with the same name in a folder of the user.
     """
     X, Y, weights, _ = work.examples
     about = work.folder.about

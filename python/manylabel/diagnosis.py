@@ -199,15 +199,16 @@ def doctor(
     - labels that are 1 in the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds in which a label has no training row or no test row (only labels with at least as many rows as
-      folds are checked);
+    - folds in which a label has no training row or no test row (labels that are 1 in fewer rows than there
+      are folds are not checked);
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.
 
-    Features that identify a label, and labels that are 1 in the same rows, are reported only if the label
-    is 1 in at least 5 rows and 0 in at least 5 rows. If the data have fewer than 15 rows, the minimum is a
-    third of the rows instead of 5.
+    Two checks leave out very rare and very frequent labels: the check for features that identify a label, and
+    the check for labels that are 1 in the same rows. These two checks only use labels that are 1 in at least
+    5 rows and 0 in at least 5 rows. With fewer than 15 rows, both limits are a third of the rows instead of
+    5 (rounded down, but at least 1).
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

@@ -56,12 +56,12 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
 
     Notes
     -----
-    Private memory is all memory except files that are memory-mapped, such as the arrays of
-    `manylabel.datasets.open_rows`. The Rust core compares each large allocation with the limit before it
-    allocates. On Linux, the memory of Python and numpy also counts: the core asks the system for the size of
-    the private memory when a computation begins, then 20 times per second, and before it refuses an
-    allocation. Other operating systems do not report the private memory, so only the memory of the core
-    counts there.
+    Private memory is all memory of the process, except memory-mapped files and shared memory. For example,
+    the arrays of `manylabel.datasets.open_rows` are memory-mapped, so they do not count towards the limit.
+    The Rust core compares each large allocation with the limit before it allocates. On Linux, the memory of
+    Python and numpy also counts. The core asks Linux for the size of the private memory when a computation
+    begins, then 20 times per second, and before it refuses an allocation. Other operating systems do not
+    report the private memory, so only the memory of the core counts there.
 
     With `spill`, a fit can work on data that are larger than memory. The results are the same as without a
     limit. The operating system writes the pages of the file to the disk if memory is short, and reads them
@@ -73,12 +73,12 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     no name, so it does not appear in the folder. It is deleted at the end of the ``with`` block, or when the
     process ends.
 
-    On Linux, the C library glibc keeps up to 64 MiB of freed memory for each heap, and this memory counts
-    towards the limit. Blocks of more than 4 MiB that the Rust core allocates are an exception: they always
-    return to the system when they are freed. The first call with a limit changes a setting of glibc. From
-    then on, glibc keeps only a few MiB of freed memory. This may make the process slightly slower, even after
-    the limit is removed. Memory that was freed before the first call may still count, so set the limit before
-    the first fit.
+    On Linux, the C library glibc does not return all freed memory to the system. The freed memory that glibc
+    keeps counts towards the limit. By default, glibc keeps up to 64 MiB for each of its heaps. The first call
+    of `memory_limit` that sets a limit reduces this amount to a few MiB per heap. The reduction lasts until
+    the process ends, even if the limit is removed, and may make the process slightly slower. Memory that was
+    freed before this first call may still count, so set the limit before the first fit. Blocks of more than
+    4 MiB that the Rust core allocates always return to the system when they are freed.
 
     The limit cannot stop copies of X or Y that numpy and scipy make before the Rust core starts. The limit
     applies to all threads of the process. Child processes that are started with fork have the same limit.

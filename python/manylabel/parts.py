@@ -1,10 +1,12 @@
 """Descriptions of the scikit-learn classes that a model file can contain, such as `TfidfVectorizer`.
 
-`manylabel.save` can save a pipeline whose steps are instances of these classes or estimators of this library.
+`manylabel.save` can save a pipeline if each step is an estimator of this library or an instance of one of
+these classes.
+
 An instance of a scikit-learn class is stored in the same way as an estimator of this library: parameters and
-small values as JSON, and arrays as tensors. The class name in the file has the prefix ``sklearn.``. Only
-parameters that differ from their defaults are stored, so that the file can be loaded with other versions of
-scikit-learn.
+small values as JSON, and arrays as tensors. There are two differences. The class name in the file has the
+prefix ``sklearn.``. Only parameters that differ from their defaults are stored, so that the file can be
+loaded with other versions of scikit-learn.
 
 A parameter that is a function cannot be stored, since a model file contains no code.
 """
@@ -288,6 +290,6 @@ PARTS = {
 
 
 def part_of(estimator: Any) -> Part | None:
-    """Return the `Part` that describes the class of an estimator, or None if `PARTS` has none for it."""
+    """Return the `Part` that describes the class of an estimator, or None if the class is not in `PARTS`."""
     part = PARTS.get(f"sklearn.{type(estimator).__name__}")
     return part if part is not None and part.cls is type(estimator) else None

@@ -3,16 +3,18 @@
 A model file has the safetensors format. It contains the constructor parameters and the fitted attributes of
 an estimator. Arrays are stored as tensors. All other values are stored as JSON text in the header of the
 file, in the entry ``state`` of ``__metadata__``. This JSON text refers to tensors by their names. An
-estimator may contain other estimators as parameters, as attributes or in lists. These estimators may be
-fitted or not. All of them are stored in the same file. The estimators may also be instances of the
-scikit-learn classes that `manylabel.parts` describes, such as `Pipeline` and `TfidfVectorizer`.
+estimator may contain other estimators as parameters, as attributes or in lists. The contained estimators may
+be fitted or not. They are stored in the same file as the estimator that contains them. Any estimator in the
+file may be an instance of a scikit-learn class that `manylabel.parts` describes, such as `Pipeline` or
+`TfidfVectorizer`.
 
 Three other entries of ``__metadata__`` identify the file. ``manylabel_format`` is the version number of the
 format, which is 1. ``manylabel_version`` is the version of manylabel that wrote the file. ``crc32`` is the
-CRC-32 checksum of the whole file. For this computation, the eight digits of the checksum in the file are
-replaced by zeros. These three entries have a fixed order and come before ``state``. The tensors are sorted by
-decreasing item size, so that all tensors are aligned without gaps between them. Other safetensors readers can
-open the file. If another program rewrites the file, `load` raises an error.
+CRC-32 checksum of the whole file, written as eight hexadecimal digits. The checksum is computed with zeros in
+place of these digits. The three entries have a fixed order and come before ``state``.
+
+The tensors are sorted by decreasing item size, so that all tensors are aligned without gaps between them.
+Other safetensors readers can open the file. If another program rewrites the file, `load` raises an error.
 
 Security: `load` checks the whole file before the model is used. A class name in the file must be the name of
 a registered estimator (see `register`) or of a class that `manylabel.parts` describes. Every parameter in the
@@ -187,8 +189,8 @@ save_model = save
 def load(path: str | os.PathLike[str]) -> Any:
     """Load a model file that `manylabel.save` or the method ``save`` of an estimator wrote.
 
-    The file is memory-mapped. The fitted arrays are read-only views of the file. All processes on a machine
-    that load the file share the memory of these arrays. No code from the file is executed.
+    The file is memory-mapped. The fitted arrays are read-only views of the file. If several processes on a
+    machine load the file, they share the memory of these arrays. No code from the file is executed.
 
     Parameters
     ----------
@@ -206,11 +208,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     OSError
         If the file cannot be opened. The error is a `FileNotFoundError` if the file does not exist.
     ValueError
-        If the file is not a model file, or if it is damaged or incomplete. The error is also raised if this
-        version of manylabel does not support the format version of the file, or a class or parameter in the
-        file. Finally, the error is raised if the content is not valid. For example, parameters must have
-        allowed values, shapes must agree, indices must be in range, and weights must be finite. The message
-        states the path and the reason.
+        If the file is not a model file, or if it is damaged or incomplete. The error is also raised if the
+        file has a format version, a class or a parameter that this version of manylabel does not support.
+        Finally, the error is raised if the content is not valid. For example, parameters must have allowed
+        values, shapes must agree, indices must be in range, and weights must be finite. The message states
+        the path and the reason.
 
     Notes
     -----
@@ -241,7 +243,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def description_of(estimator: Any) -> dict[str, Any]:
-    """Return the class and the parameters of an estimator as a JSON object, without its fitted attributes.
+    """Return a JSON object with the class and the parameters of an estimator, but no fitted attributes.
 
     Parameters
     ----------
@@ -337,7 +339,7 @@ def _is_fitted_name(name: str) -> bool:
 
 
 def _fault_of_name(name: str) -> str | None:
-    """Return the rule that the name of a fitted attribute violates, as text, or None if it is valid."""
+    """Return the rule that the name of a fitted attribute violates, as text, or None if the name is valid."""
     if not name.isidentifier():
         return "must be a Python identifier"
     if name.startswith("_"):
@@ -503,8 +505,8 @@ def _check_sparse(
 def _check_ends(name: str, ends: NDArray[np.integer[Any]], count: int, items: str) -> None:
     """Check that the positions in `ends` begin with 0, do not decrease, and end with `count`.
 
-    The positions divide a sequence of `count` items into parts. Error messages call the positions `name` and
-    the items `items`.
+    The positions divide a sequence of `count` items into parts. Error messages use the text `name` for the
+    positions and the text `items` for the items.
     """
     if ends[0] != 0:
         raise ValueError(f"{name} must begin with 0, got {ends[0]}")

@@ -66,8 +66,8 @@ class Plan:
     rows : tuple of int
         Number of rows of each subset to which `plan` fitted the estimator, in increasing order.
     budget : int or None
-        The memory that the fit may use, in bytes, as passed to the argument `memory` of the function `plan`.
-        None means that there is no budget.
+        The budget for the private memory of the process, in bytes. It is the argument `memory` of the
+        function `plan`, converted to bytes. None means that there is no budget.
     advice : tuple of str
         What to change to stay within the budget. The tuple is empty if `keeps_budget` is True.
 
@@ -93,9 +93,9 @@ class Plan:
     def keeps_budget(self) -> bool:
         """Whether the fit is expected to stay within the budget. The value is True if there is no budget.
 
-        The forecast is not exact. The value is therefore True only if the budget is at least the attribute
-        `memory` plus a reserve. The reserve is a quarter of `fit_memory`, but at least 8 MiB. This reserve
-        was enough for most estimators and data sets, but not for all.
+        The forecast is not exact. Therefore, a reserve is added to the attribute `memory`. The value is True
+        if this sum does not exceed the budget. The reserve is a quarter of `fit_memory`, but at least 8 MiB.
+        This reserve was enough for most estimators and data sets, but not for all.
         """
         return self.budget is None or self.memory + self._reserve <= self.budget
 
@@ -188,10 +188,11 @@ def plan(
     64 rows is enlarged to 64 rows, or to all rows if X has fewer than 64. If several subsets have the same
     size, only one of them is used. If X has fewer than 130 rows, there is therefore only one subset. The
     largest subsets are left out if the fits are expected to take longer than `max_seconds` in total. The
-    forecast extrapolates the values measured with the two largest subsets that were used. A power law
-    ``a * n_rows**b`` with ``0 <= b <= 2`` is computed from these values. If ``b >= 1``, the forecast is the
-    power law. Otherwise, the forecast is the geometric mean of the power law and a linear extrapolation. With
-    a single subset, the forecast is proportional to the number of rows.
+    memory, the model size and the time are forecast separately. Each forecast uses the two values measured
+    with the two largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is
+    computed from the two values. If ``b >= 1``, the forecast is the value of the power law for all rows.
+    Otherwise, the forecast is the geometric mean of this value and a linear extrapolation. With a single
+    subset, the forecast is the measured value multiplied by the ratio of all rows to the rows of the subset.
 
     With ``C="auto"``, the C of `DiSMECClassifier` and `LabelTreeClassifier` is chosen on a sample drawn from
     all rows, and all subsets use this C. The time of the choice is added to the forecast. With
@@ -353,9 +354,10 @@ class _MemoryPeak:
 
 
 def _settled(model: Any, X: Any, Y: Any) -> Any:
-    """Choose values for parameters such as ``C="auto"`` on all rows, so that all subsets use these values.
+    """Replace values such as ``C="auto"`` by values that are chosen on all rows. Return the model.
 
-    Return the model with these values. It is either a new object or `model` itself, which may be changed.
+    All subsets are then fitted with the chosen values. A `DiSMECClassifier` is copied. A
+    `LabelTreeClassifier` is changed in place. All other estimators are returned unchanged.
     """
     threads = n_threads(model.n_jobs)
     if isinstance(model, DiSMECClassifier):

@@ -172,8 +172,9 @@ class SharedRounds:
     def _store(self) -> None:
         """Store the current state and remove older states.
 
-        If another process has stored a state since this process last stored or read one, the current state is
-        not stored.
+        `_newest` is the number of rounds of the newest state that this process has stored or seen. If the
+        folder has a state with more rounds, another process has stored it. The current state is then not
+        stored.
         """
         begun = time.monotonic()
         states = self._states()

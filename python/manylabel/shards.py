@@ -10,8 +10,8 @@ to time. If a round takes long enough, the processes share its work.
 
 The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
 of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
-parameter that is "auto". Each piece has a file, such as ``piece-000000.npz``. The file ``costs.npz`` has the
-weights and propensities of the labels, if there are any. Each file is written under a temporary name and
+parameter that is "auto". Each piece has a file, such as ``piece-000000.npz``. If label weights or
+propensities are given, they are in the file ``costs.npz``. Each file is written under a temporary name and
 renamed when it is complete.
 """
 
@@ -122,18 +122,20 @@ def fit(
 
         "auto" sets the size of the pieces as follows. A piece of a `BlockPartitionClassifier` is one block. A
         piece of a `LabelTreeClassifier` has up to eight nodes. A piece of a `Rembrandt` has up to eight
-        groups. A piece of a `DiSMECClassifier` also has up to eight groups, or up to 32 groups if there are
-        more than 256 groups. One thread fits a group, so a piece of eight groups uses at most eight threads.
-        A `DiSMECClassifier` with a dense X and the squared hinge loss is an exception: all threads fit a
-        group together. Each piece is then one group, or several groups if there are more than 4,096 groups.
+        groups. A piece of a `DiSMECClassifier` also has up to eight groups. If there are more than 256 groups
+        in total, such a piece has up to 32 groups. Each group is fitted by one thread, so a piece of eight
+        groups uses at most eight threads. A `DiSMECClassifier` with a dense X and the squared hinge loss is
+        an exception: all threads work on one group at a time. A piece is then a single group, unless there
+        are more than 4,096 groups in total.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
         needs the results of all pieces of the levels above. With `Rembrandt`, a piece needs the results of
-        all pieces of the earlier regressions. This call also fits the needed pieces that other machines have
-        not finished. With `CorrLogClassifier`, the pieces of each round are shared by N calls, and this call
-        computes the i-th share. If the results of other calls are late, this call also computes their pieces.
-        With `CorrLogClassifier`, each of the N calls returns the estimator.
+        all pieces of the earlier regressions. If other machines have not finished some of the needed pieces,
+        this call also fits those pieces. With `CorrLogClassifier`, N calls divide the pieces of each round
+        among themselves, and this call computes the i-th share. If the results of another call are late, this
+        call computes the missing pieces itself. With `CorrLogClassifier`, each of the N calls returns the
+        estimator.
     any_cpu : bool, default=False
         Whether machines with different types of CPU may share the folder. The last digits of the weights of a
         piece depend on the type of CPU of the machine that fitted the piece.
@@ -185,19 +187,19 @@ def fit(
     With `Rembrandt`, each call copies Y. If X is sparse, each call also copies X, even if X is a folder. Each
     call reads the pieces of the finished regressions and orthogonalizes their results. An orthogonalization
     takes O(n_labels m^2) time, where m is the number of random vectors (see `Rembrandt`). If the parameter
-    `solver` is not "cg", each call also factorizes the Gram matrix once for each penalty. The file of a piece
-    has 32 numbers per label for each group of components in the piece. In the last regression, the file has
-    32 numbers per feature instead of per label.
+    `solver` is not "cg", each call also factorizes the Gram matrix once for each penalty. For each group of
+    components in a piece, the file of the piece has ``32 * n_labels`` numbers. In the last regression, the
+    file has ``32 * n_features`` numbers for each group.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
-    step. The state of the fit is stored every five seconds, or less often if storing would otherwise take
-    more than a twentieth of the time of the fit. If the process is killed, the rounds after the last stored
-    state are lost. A stored state has up to seven numbers for each pair of a feature and a label. It also has
-    the curvature estimates of the quasi-Newton steps. Each call needs as much memory as the method ``fit`` of
-    the estimator. If several processes share the folder, each of them copies X, takes all steps, and reads
-    the results of the others in each round. In each round, the processes together write one number for each
-    pair of a feature and a label. If there are fewer than 500 labels, they write up to 16 numbers for each
-    pair. The folder should therefore be on a fast disk.
+    step. The state of the fit is stored every five seconds. If storing a state takes more than 0.25 seconds,
+    states are stored less often, so that storing takes at most a twentieth of the time of the fit. If the
+    process is killed, the rounds after the last stored state are lost. A stored state has up to seven numbers
+    for each pair of a feature and a label. It also has the curvature estimates of the quasi-Newton steps.
+    Each call needs as much memory as the method ``fit`` of the estimator. If several processes share the
+    folder, each of them copies X, takes all steps, and reads the results of the others in each round. In each
+    round, the processes together write one number for each pair of a feature and a label. If there are fewer
+    than 500 labels, they write up to 16 numbers for each pair. The folder should therefore be on a fast disk.
 
     Examples
     --------
@@ -232,12 +234,12 @@ def fit(
 
 
 def merge(checkpoint: str | os.PathLike[str]) -> Any:
-    """Make the fitted estimator from a folder with all pieces.
+    """Make the fitted estimator from the pieces that `fit` has stored in a folder.
 
     Parameters
     ----------
     checkpoint : str or path-like
-        The folder that `fit` has written.
+        The folder that `fit` has written. It must have all pieces of the fit.
 
     Returns
     -------
@@ -642,8 +644,8 @@ class Work:
         """Fit the given pieces that are not in the folder yet.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
-        results. `share` is ``(i, N)`` for the i-th of N processes. It is used only if the last piece consists
-        of rounds, which these processes then share.
+        results. `share` is ``(i, N)`` for the i-th of N processes. If the last piece consists of rounds, the
+        N processes share the work of these rounds. Otherwise, `share` has no effect.
         """
         tell = SumOfJobs(report)
         last = self.n_pieces - 1

@@ -8,8 +8,9 @@ other names must be in the text format of the Extreme Classification Repository.
 written by ``manylabel.datasets.convert``, or contain one file per text, as `manylabel.tagging.read_texts`
 describes. A folder of texts is read like a table. A model that is trained on a table is a `TextTagger`.
 
-Data files may be compressed with gzip, and may then have the additional ending ``.gz``, as in
-``docs.csv.gz``. However, Parquet files and the files in a folder of texts must not be compressed.
+Data files may be compressed with gzip. The name of a compressed file may have the additional ending ``.gz``,
+as in ``docs.csv.gz``, but this ending is not necessary. Parquet files and the files in a folder of texts must
+not be compressed.
 
 Results are written to stdout. Progress bars, summaries and errors are written to stderr. Every error is
 printed as a single line, ``manylabel: error: ...``. Output files are written under a temporary name and

@@ -97,7 +97,11 @@ def _describe(value: Any) -> str:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print how much each feature, and other parts such as the intercept, add to the score of a label."""
+    """Print the parts of the score that the model gives a label for a row.
+
+    A part is, for example, the contribution of a feature or the intercept. The output of ``--json`` contains
+    all parts. The output as text contains the ten largest parts, and the sum of the others.
+    """
     model = load_model(arguments.model)
     label: Any = arguments.label
     names = model.label_names_ if isinstance(model, TextTagger) else model.label_names

@@ -60,8 +60,9 @@ def test_rows(
 ) -> tuple[list[str], list[csr_array]]:
     """Return the texts of the first table, and one indicator matrix of labels for each table.
 
-    All matrices have the same columns: first the labels that the tagger knows, and then all other labels of
-    the tables. An evaluation counts the other labels as true labels that the tagger did not predict.
+    All matrices have the same columns. The first columns are the labels that the tagger knows. The remaining
+    columns are all other labels that occur in the tables. If a text has one of these other labels, an
+    evaluation counts the label as a true label that the tagger did not predict.
     """
     rows = [list(table) for table in tables]
     names = dict.fromkeys(known.tolist())

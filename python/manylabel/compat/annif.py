@@ -12,9 +12,10 @@ contains the settings of Annif, and Annif imports the module of this class::
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
 For the command ``annif``, this line can also be in the file ``.flaskenv`` in the working folder. If
-``ANNIF_CONFIG`` already has another value, add the line ``import manylabel.compat.annif`` to Annif's settings
-file. This is the Python file whose path is in the environment variable ``ANNIF_SETTINGS``. A program that
-uses Annif as a library only needs to import this module. A project with this backend looks like this::
+``ANNIF_CONFIG`` must keep another value, add the line ``import manylabel.compat.annif`` to Annif's settings
+file instead. The settings file is a Python file. The environment variable ``ANNIF_SETTINGS`` contains its
+path. A program that uses Annif as a library only needs to import this module. A project with this backend
+looks like this::
 
     [yso-manylabel]
     name=YSO manylabel
@@ -50,10 +51,10 @@ A setting that is a parameter of the classifier is passed to the classifier, for
 ``beam=10`` for ``label-tree``. The settings ``n_jobs`` and ``verbose`` are not passed.
 
 For the classifier ``label-tree``, the default of ``path_weight`` is 0.25 with this backend. If the project
-does not have the setting ``beam``, the classifier is trained with its default `beam`, and suggestions use the
-larger of this default and 20. The larger value puts more correct subjects in the lower part of the list of
-suggestions. If the project has the setting ``beam``, training and suggestions both use its value, even if it
-is lower.
+does not have the setting ``beam``, training uses the default `beam` of the classifier, which is 10.
+Suggestions then use a `beam` of 20. With this larger value, the lower part of the list of suggestions
+contains more correct subjects. If the project has the setting ``beam``, training and suggestions both use the
+value of this setting, even if the value is below 20.
 
 ``annif learn`` adds documents to a model. The weights of all subjects of these documents are fitted again on
 the old and the new documents. The terms, their IDF weights and the nodes of the tree do not change. However,

@@ -196,9 +196,9 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     DiSMECClassifier
         The classifier. Labels and features have the same indices as in DiSMEC++. The classifier does not
         scale rows, and its intercepts are 0. With the option ``--augment-for-bias``, DiSMEC++ appends a
-        feature to every row, after any scaling of the row. The feature has the value 1, or the value that is
-        given with the option. If the model was trained with this option, append a last column with this value
-        to X before predictions.
+        constant feature to every row. If DiSMEC++ scales the rows, it does so before it appends the feature.
+        The constant is 1, or the value that is given with the option. If the model was trained with this
+        option, append a column with the constant to X before you predict. It must be the last column of X.
 
     Raises
     ------

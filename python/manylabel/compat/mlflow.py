@@ -13,9 +13,9 @@ MLflow's other tools, such as ``mlflow models serve``, use this function too. Fo
     loaded.predict(["a text", "another text"], params={"k": 3})
 
 The prediction is a data frame with one row for each sample. A sample is a text or a row of features. The
-column `labels` contains the names of the k best labels, best label first. If the model has no names of
-labels, the column contains the column indices of the labels in Y. The column `scores` contains the scores of
-the k best labels.
+column `labels` contains the names of the k best labels, best label first. If the model has no label names,
+`labels` contains the column indices of these labels in Y. The column `scores` contains the scores of the k
+best labels.
 
 The module needs the packages mlflow (or mlflow-skinny) and pandas: ``pip install 'manylabel[mlflow]'``.
 
@@ -58,8 +58,9 @@ def save_model(model: Any, path: str | os.PathLike[str], **options: Any) -> None
     path : str or path-like
         The folder to write. It is created if it does not exist. An existing folder must be empty.
     **options
-        Arguments of ``mlflow.pyfunc.save_model``, such as `metadata`. By default, this function passes its
-        own values of `signature` and `pip_requirements`. A value that is given here replaces the default.
+        Further arguments for ``mlflow.pyfunc.save_model``, such as `metadata`. For the arguments `signature`
+        and `pip_requirements`, manylabel passes its own values by default. A value that is given here
+        replaces the default.
 
     Raises
     ------
@@ -84,9 +85,9 @@ def log_model(model: Any, name: str = "model", **options: Any) -> Any:
     name : str, default="model"
         Name of the model in MLflow.
     **options
-        Arguments of ``mlflow.pyfunc.log_model``, such as `registered_model_name`. By default, this function
-        passes its own values of `signature` and `pip_requirements`. A value that is given here replaces the
-        default.
+        Further arguments for ``mlflow.pyfunc.log_model``, such as `registered_model_name`. For the arguments
+        `signature` and `pip_requirements`, manylabel passes its own values by default. A value that is given
+        here replaces the default.
 
     Returns
     -------

@@ -59,8 +59,8 @@ yso-finna-en, a data set of titles, binary trees rank better with these values o
 A score of `Model.predict` is ``exp(score + threshold_)``. Here ``score`` is the score of
 `LabelTreeClassifier.predict_topk`, and ``threshold_`` is an attribute of `LabelTreeClassifier`. The scores of
 `Model.predict` are from 0 to 1. If omikuji and this module train models on the same data, the scores of the
-two models differ. If omikuji has trained a model with one tree, `Model.predict` returns the same scores as
-omikuji, up to rounding.
+two models differ. `Model.load` can also read a model that omikuji has trained. If such a model has one tree,
+`Model.predict` returns the same scores as omikuji, up to rounding.
 
 Examples
 --------

@@ -75,10 +75,10 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     `decision_function` up to the rounding of float32. The ONNX model does not check X for NaN and infinite
     values.
 
-    For some values of its parameter `predictor`, a `BoostedRulesClassifier` chooses from the label sets in
-    its attribute `label_sets_`: it predicts the label set with the lowest expected loss. If the losses of two
-    label sets differ only by rounding errors of float64, the ONNX model and `predict` may predict different
-    label sets.
+    For some values of its parameter `predictor`, a `BoostedRulesClassifier` chooses one of the label sets in
+    its attribute `label_sets_` for each row. It predicts the label set with the lowest loss, or with the
+    lowest ``loss - a * log(f)`` (see the Notes of the class). If these values of two label sets differ only
+    by rounding errors of float64, the ONNX model and `predict` may predict different label sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``

@@ -67,13 +67,13 @@ def load_omikuji(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     A score of `predict_topk` is ``log(p) - threshold_``, where p is the probability of the label and
     ``threshold_`` is an attribute of the classifier. The probability is thus ``exp(score + threshold_)``.
 
-    With one tree, the probability equals the score of omikuji, up to rounding. With several trees, the
-    probability is the mean of the probabilities in the trees, as in omikuji. The two libraries differ in two
-    cases. First, they differ if the beam search for a row does not reach the leaf of a label in one of the
-    trees. For this tree, omikuji uses the probability 0, and `LabelTreeClassifier` estimates the probability.
-    The beam search reaches all leaves if the ``beam`` that is passed to `predict_topk` is at least the number
-    of nodes of the largest level. Second, omikuji keeps only the ``beam_size`` best labels of each leaf, and
-    `LabelTreeClassifier` keeps all labels.
+    With one tree, the probability equals the score of omikuji, up to rounding. With several trees, both
+    libraries use the mean of the probabilities in the trees. However, the two libraries differ in two ways.
+    First, the beam search for a row may fail to reach the leaf of a label in one of the trees. For this tree,
+    omikuji then uses the probability 0, and `LabelTreeClassifier` estimates the probability. The beam search
+    reaches all leaves if the ``beam`` that is passed to `predict_topk` is at least the number of nodes of the
+    largest level. Second, omikuji keeps only the ``beam_size`` best labels of each leaf.
+    `LabelTreeClassifier` keeps all labels of each leaf.
     """
     try:
         import cbor2
@@ -167,9 +167,10 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     Returns
     -------
     LabelTreeClassifier
-        The classifier. Labels and features have the same indices as in PECOS. In PECOS, the labels are the
-        last level. The parameter `beam` is set to the value ``only_topk`` that PECOS stored for the level
-        before the last. If the model has only one level, `beam` keeps its default.
+        The classifier. Labels and features have the same indices as in PECOS. PECOS stores a value
+        ``only_topk`` for each level of the tree, and the last level consists of the labels. The parameter
+        `beam` of the classifier is set to the ``only_topk`` of the level before the last. If the model has
+        only one level, `beam` keeps its default.
 
     Raises
     ------
@@ -188,8 +189,9 @@ def load_pecos(path: str | os.PathLike[str]) -> LabelTreeClassifier:
     If `beam` equals the ``beam_size`` with which PECOS predicts, the probability equals the value that PECOS
     predicts, up to rounding. The classifier does not scale the rows of X, so pass the same features as to
     PECOS. If the model has a bias, PECOS appends a feature that is equal to the bias in every row. Do not
-    append this feature to X. The intercept of each node and label is the weight of this feature times the
-    bias. Models in PECOS' memory-mapped format must be saved again as npz.
+    append this feature to X, because the classifier has intercepts instead. The intercept of a node or label
+    is its weight for the appended feature, times the bias. Models in PECOS' memory-mapped format must be
+    saved again as npz.
     """
     folder = Path(path)
     ranker = folder / "ranker" if (folder / "ranker").is_dir() else folder
@@ -347,8 +349,9 @@ def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
     """Return the weights of a node as the arrays that the Rust core uses.
 
     The first array holds the buckets of a hash table. The second array holds the features with nonzero
-    weights, in the order of the buckets. The other three arrays (the row ends without a leading 0, the
-    outputs and the values) are the weights in CSR format, with one row for each of these features.
+    weights, in the order of the buckets. The last three arrays hold the weights in CSR format, with one row
+    for each of these features. The third array holds the row ends, without a leading 0. The fourth array
+    holds the outputs (column indices), and the fifth array holds the weights themselves.
     """
     weights.sum_duplicates()
     weights.eliminate_zeros()

@@ -105,15 +105,15 @@ class CorrLogClassifier(MultiLabelClassifier):
         Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
         steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
         steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
-        "fista". They use the second moments of the features and labels. Let s be 1 plus the number of
-        features that are not constant, plus the number of labels that occur in some but not all rows.
-        Quasi-Newton steps have three requirements. First, `epsilon` must not be 0. Second, s must be at most
-        2,048 and at most half the number of rows. Third, ``s**2`` must be at most about 8 times the number of
-        nonzero values in X and Y together. If a requirement is not met, or if the quasi-Newton steps fail,
-        "auto" is "fista". "reference" is the algorithm in the code of the authors of [2]_. This algorithm
-        starts with zero weights and takes at most 500 steps of fixed size. After 20 steps, it stops as soon
-        as a step changes the objective by less than a thousandth of its value. This early stopping
-        regularizes the model. With "reference", the penalty of a coupling is
+        "fista". They use the second moments of the features and labels, a matrix of shape (s, s). Here, s is
+        1 plus the number of features that are not constant, plus the number of labels that occur in some but
+        not all rows. Quasi-Newton steps have three requirements. First, `epsilon` must not be 0. Second, s
+        must be at most 2,048 and at most half the number of rows. Third, ``s**2`` must be at most about 8
+        times the number of nonzero values in X and Y together. If a requirement is not met, or if the
+        quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the authors of
+        [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size. After 20
+        steps, it stops as soon as a step changes the objective by less than a thousandth of its value. This
+        early stopping regularizes the model. With "reference", the penalty of a coupling is
         ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
         Whether features are scaled to unit variance to compute the penalties. If True, the weight of a
@@ -172,13 +172,14 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     `predict` and `decision_function` first choose a label set for each row (see `decoder`). `predict` returns
     this set. `decision_function` returns scores: log-odds minus `threshold_`. The log-odds of a label are
-    conditional on the features and on all other labels in the chosen set. The score of a label is positive if
-    and only if the label is in this set. With ``decoder="bp"``, the scores are instead the max-marginals that
-    belief propagation computes, and `predict` assigns the labels with positive scores. The max-marginal of a
-    label compares two label sets: the most probable one that contains the label, and the most probable one
-    that does not contain the label. The max-marginal is ``log(p / q)``, where p and q are the probabilities
-    of the first and of the second set. To compute p and q, `threshold_` is subtracted from every intercept.
-    If the couplings form cycles, belief propagation only approximates the max-marginals.
+    conditional on the features and on the values of all other labels. The value of another label is 1 if the
+    chosen set contains it, and 0 otherwise. The score of a label is positive if and only if the label is in
+    the chosen set. With ``decoder="bp"``, the scores are instead the max-marginals that belief propagation
+    computes, and `predict` assigns the labels with positive scores. The max-marginal of a label compares two
+    label sets: the most probable one that contains the label, and the most probable one that does not contain
+    the label. The max-marginal is ``log(p / q)``, where p and q are the probabilities of the first and of the
+    second set. To compute p and q, `threshold_` is subtracted from every intercept. If the couplings form
+    cycles, belief propagation only approximates the max-marginals.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
     most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
@@ -212,9 +213,9 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
-    them are used. A quarter of the sampled rows is held out. If this quarter has fewer than 512 rows, the
-    other quarters are also held out, one after the other, each from a separate fit. This ends when at least
-    512 rows or all sampled rows have been held out. The first penalty of the search is
+    them are used. A quarter of the sampled rows is held out. If this quarter has fewer than 512 rows, further
+    quarters are held out, one after the other, each from a separate fit. This ends when at least 512 rows or
+    all sampled rows have been held out. A search then compares several penalties. The first penalty is
     ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of the sample. If
     `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
     ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
@@ -224,16 +225,17 @@ class CorrLogClassifier(MultiLabelClassifier):
     magnitude. If the held-out rows have fewer than ten positive entries for the sampled labels, the first
     penalty is used. On small data sets, the search takes about 0.1 seconds.
 
-    With ``threshold="auto"``, the threshold is learned in two steps. The first step uses models without
-    couplings and the sample that the previous paragraph describes. The models are fitted to the rows of the
-    sample that are not held out. The first step finds the threshold at which the number of predicted labels
-    on the held-out rows equals the number of true labels. With this threshold, the models also predict the
-    labels of the rows that they were fitted to. The ratio of predicted to true labels on these rows is the
-    target of the second step. The second step uses the final model, which has couplings and is fitted to all
-    rows. It finds the threshold at which the ratio of predicted to true labels of the final model is close to
-    the target. This ratio is measured on 128 to 512 training rows, or on all training rows if there are fewer
-    than 128. The threshold is 0 if the held-out rows have fewer than ten positive entries for the sampled
-    labels, or if the solver is "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    With ``threshold="auto"``, the threshold is learned in two steps. The first step uses the sample and the
+    models without couplings that the previous paragraph describes. It finds the threshold at which the number
+    of predicted labels on the held-out rows equals the number of true labels. With this threshold, each model
+    then predicts the labels of the rows that it was fitted to. These are the sampled rows that were not held
+    out from its fit. The ratio of predicted to true labels on these rows, for all models together, is called
+    the target ratio. The second step uses the final model, which has couplings and is fitted to all rows. It
+    finds the threshold at which the ratio of predicted to true labels of the final model is close to the
+    target ratio. The ratio of the final model is measured on 128 to 512 training rows, or on all training
+    rows if there are fewer than 128. The threshold is 0 if the held-out rows have fewer than ten positive
+    entries for the sampled labels, or if the solver is "reference". To minimize the Hamming loss, use
+    ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -404,12 +406,14 @@ class CorrLogClassifier(MultiLabelClassifier):
         sample_weight: NDArray[np.float32] | None,
         report: Tell,
     ) -> tuple[float, float] | None:
-        """Fit models without couplings to choose the penalties and the scaling and to learn a threshold.
+        """Choose the penalties and the scaling, and learn a threshold.
 
-        The chosen values of `l2_features`, `l2_pairs` and `standardize` replace "auto" in `params`. If the
-        threshold is not learned, or if no rows can be held out, the method returns None. Otherwise, it
-        returns the threshold, and the ratio of predicted to true labels on the rows that the models are
-        fitted to.
+        The chosen values of `l2_features`, `l2_pairs` and `standardize` replace "auto" in `params`.
+        `l2_features` and the threshold are determined by models without couplings, which are fitted to the
+        training rows of `held_out_folds`. If the threshold is not learned, or if `held_out_folds` returns an
+        empty list, the method returns None. Otherwise, it returns the threshold and a ratio. The ratio is the
+        number of labels that the models predict with this threshold, divided by the number of true labels.
+        Both numbers are counted on the rows that the models are fitted to.
         """
         if params["standardize"] == "auto":
             params["standardize"] = holds_measurements(X)
@@ -483,8 +487,8 @@ class CorrLogClassifier(MultiLabelClassifier):
             Label coding of the result. "01" codes labels as 0 and 1, and the method returns `coef_`,
             `intercept_` and `correlations_`. "pm1" codes labels as -1 and 1, and the method returns the
             weights ``w = coef_ / 2``, the couplings ``a = correlations_ / 4``, and the intercepts
-            ``v_i = intercept_[i] / 2 + sum_k a_ik``. The probability of a label set y, a vector of -1 and 1,
-            for a row x is then proportional to
+            ``v_i = intercept_[i] / 2 + sum_k a_ik``. With "pm1", a label set y is a vector of -1 and 1. For a
+            row x, the probability of y is proportional to
             ``exp(sum_i y_i (x @ w_i + v_i) + sum_{i<k} a_ik y_i y_k)``.
 
         Returns
@@ -603,8 +607,9 @@ class CorrLogClassifier(MultiLabelClassifier):
         Returns
         -------
         ndarray of two matplotlib.axes.Axes
-            The axes with the heat map and the graph. Negative couplings are red: each label makes the other
-            label less likely. Positive couplings are blue: each label makes the other label more likely.
+            The axes with the heat map and the graph. Each coupling belongs to a pair of labels. A negative
+            coupling is red: each label of the pair makes the other label less likely. A positive coupling is
+            blue: each label of the pair makes the other label more likely.
 
         Raises
         ------
@@ -663,9 +668,9 @@ def corrlog_path(
     Returns
     -------
     list of CorrLogClassifier
-        The fitted models, in the order of `lambdas`. A model may differ slightly from the model of a separate
-        fit, because the two fits start from different weights, and both stop within the tolerance
-        ``estimator.tol``.
+        The fitted models, in the order of `lambdas`. A separate fit of a `CorrLogClassifier` with the
+        parameters of one of these models may give slightly different weights. The two fits start from
+        different weights, and each fit stops within the tolerance ``estimator.tol``.
 
     Raises
     ------

@@ -225,15 +225,15 @@ def load_arff(
         Missing values are NaN. A numeric attribute becomes one feature. A nominal attribute with two values
         becomes one 0/1 feature. If the two values are opposites, such as yes and no, the feature is 1 for the
         positive value. Positive values are yes, true, y, t and 1, in upper or lower case. If the two values
-        are not opposites, the feature is 1 for the second declared value. A nominal attribute with any other
-        number of values becomes one 0/1 feature per value.
+        are not opposites, the feature is 1 for the second declared value. If a nominal attribute does not
+        have exactly two values, each value becomes one 0/1 feature.
     Y : csr_array of shape (n_samples, n_labels), dtype int32, or float32 if Y has unknown entries
         Labels. A one is stored for each label that a row has, and NaN for each unknown label.
     feature_names : list of str
-        Names of the features. The feature of a numeric attribute, or of a nominal attribute with two opposite
-        values, has the name of the attribute. Each feature of any other nominal attribute is named
-        "attribute=value", where value is the value for which the feature is 1. The list is returned only if
-        ``return_names`` is True.
+        Names of the features. The feature of a numeric attribute has the name of the attribute. The feature
+        of a nominal attribute with two opposite values also has the name of the attribute. Every other
+        feature is 1 for one value of a nominal attribute. Its name is "attribute=value", such as
+        "shape=star". The list is returned only if ``return_names`` is True.
     label_names : list of str
         Names of the labels, in the order of the attributes. The list is returned only if ``return_names`` is
         True.
@@ -252,10 +252,12 @@ def load_arff(
 
     Notes
     -----
-    A numeric attribute that a sparse row omits has the value 0 in this row. A nominal attribute that a sparse
-    row omits has *the first declared value* of the attribute in this row. For a nominal attribute with more
-    than two values, every row of X therefore has a feature with the value 1 (unless the value is missing),
-    even if the row omits the attribute.
+    If a sparse row omits a numeric attribute, the attribute has the value 0 in this row. If a sparse row
+    omits a nominal attribute, the attribute has *the first declared value* in this row.
+
+    A nominal attribute with more than two values becomes one feature per value. In a row that omits the
+    attribute, the feature of the first declared value is therefore 1. In a row in which the value is missing
+    (``?``), all features of the attribute are NaN. In any other row, the feature of the given value is 1.
 
     Each name, value or list of label paths is decoded as UTF-8, or as Latin-1 if it is not valid UTF-8. The
     time is linear in the size of the file. The function needs little more memory than the result. The file

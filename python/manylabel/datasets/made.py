@@ -105,26 +105,28 @@ def make_multilabel(
         - "blocks": Features and labels are divided into q = ``min(100, isqrt(n_labels), isqrt(n_features))``
           blocks. Feature j and label j belong to block ``j % q``. Each row belongs to one block, and all its
           labels and words come from this block. Each label is linked to eight words of its block. About half
-          of the words of a row are drawn uniformly from the words that the labels of the row are linked to.
-          The other words are drawn from all words of the block, as described above.
+          of the words of a row are drawn in two steps. First, a label of the row is drawn. Then one of the
+          eight words of this label is drawn uniformly. The other words of the row are drawn from all words of
+          the block, as described above.
         - "low-rank": There are r topics, where r is the smallest integer with r(r-1)/2 >= ``n_labels``. Each
-          row has a few topics. The words of topic t are the features j with ``j % r == t``. Each word of a
-          row is drawn from the words of one of the topics of the row. Each label has two topics. Label
-          ``b(b-1)/2 + a`` has the topics a and b, where a < b < r. A row has a label if and only if it has
-          both topics of the label. The name "low-rank" refers to a matrix with one entry for each row and
-          label. The entry is the number of topics that the row and the label have in common. The rank of this
-          matrix is at most r.
+          row has a few topics. The words of topic t are the features j with ``j % r == t``. For each word of
+          a row, one of the topics of the row is drawn first. The word is then drawn from the words of this
+          topic, as described above. Each label has two topics. Label ``b(b-1)/2 + a`` has the topics a and b,
+          where a < b < r. A row has a label if and only if it has both topics of the label. The name
+          "low-rank" refers to a matrix with one entry for each row and label. The entry is the number of
+          topics that the row and the label have in common. The rank of this matrix is at most r.
         - "rules": A row has label ``b(b-1)/2 + a`` *if and only if* its features a and b are both nonzero.
-          Here a < b < r, and r is the same number as for "low-rank". Each row has a few of the features 0 to
-          r - 1. The ``n_nonzero`` words are drawn from the other features r, r + 1, ..., which do not affect
-          the labels.
+          Here a < b < r, and r is the same number as for "low-rank". In each row, a few of the features 0 to
+          r - 1 are nonzero. In addition, ``n_nonzero`` words are drawn from the other features r, r + 1, ...,
+          which do not affect the labels.
     n_nonzero : int, default=30
         Number of words to draw per row, >= 1. A word can be drawn more than once, so fewer than ``n_nonzero``
         different words are usually drawn.
     labels_per_sample : float, default=3.0
         Approximate mean number of labels per row, from 1 to ``n_labels``. The actual mean is slightly lower.
-        With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and "rules", the
-        reason is that some pairs of topics or features have no label.
+        With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and "rules",
+        each label belongs to a pair of topics or features. There are usually more pairs than labels, so some
+        pairs have no label.
     random_state : int, RandomState or None, default=None
         Seed of all random draws. Pass an int for reproducible results.
 

@@ -1,8 +1,11 @@
 """Folders with the arrays of X and Y, for data sets that are larger than memory.
 
-A folder has six plain ``.npy`` files: ``indptr``, ``indices`` and ``data`` of the CSR matrices X and Y. A
-dense X has only the file ``data``, with all values in C order. The file ``rows.json`` has the sizes of the
-matrices and the checksums of the arrays. It is written last, so a folder with this file is complete.
+The arrays are in plain ``.npy`` files. If X is sparse, there are six files: ``indptr``, ``indices`` and
+``data`` of the CSR matrices X and Y. If X is dense, there are four files: three for Y, and the file ``data``
+of X, which has all values of X in C order.
+
+The file ``rows.json`` has the sizes of the matrices and the checksums of the arrays. It is written last, so a
+folder with this file is complete.
 
 While `convert` runs, the arrays are in files that end in ``.part``. At regular intervals, `convert` flushes
 these files to the disk, and writes their lengths and the position in the input to ``convert.json``. If the
@@ -103,7 +106,8 @@ def convert(
         None means 1 plus the largest column index of a feature in the files. Pass the number if several
         folders must have the same columns.
     n_labels : int or None, default=None
-        Number of labels. None has the same meaning as for `n_features`.
+        Number of labels. None means the number that the files state ("xc" and "arff"). For other formats,
+        None means 1 plus the largest index of a label in the files.
     zero_based : bool, default=False
         Whether the features of svmlight files are numbered from 0. If False, they are numbered from 1. Labels
         are always numbered from 0.
@@ -114,9 +118,10 @@ def convert(
     xml : str, bytes, path-like or None, default=None
         The file that lists the labels of ARFF files.
     missing_labels : {"error", "absent", "unknown"}, default="error"
-        What to do if the value of a label in an ARFF file is missing (``?``). The choices are those of
-        `load_arff`; "unknown" stores NaN in Y. In files of the formats "xc" and "svmlight", a question mark
-        after a label always marks an unknown label.
+        What to do if the value of a label in an ARFF file is missing (``?``). "error" raises a ValueError,
+        "absent" treats the label as absent, and "unknown" stores NaN in Y. Hierarchical attributes are
+        treated differently (see `load_arff`). The parameter affects only ARFF files. In files of the formats
+        "xc" and "svmlight", a question mark after a label always marks an unknown label.
     n_jobs : int or None, default=None
         Number of threads that parse text. None means 1 thread, and -1 means all cores. Three additional
         threads read, write and flush files.
@@ -147,8 +152,8 @@ def convert(
     ("parquet"). An Arrow file is memory-mapped. If it is compressed, each of its record batches must fit in
     memory. An ARFF file is read as a whole, so its data must fit in memory.
 
-    An empty line of an svmlight file is a row without features and labels, except at the end of the file.
-    Comments and query ids are not supported.
+    An empty line of an svmlight file is a row without features and labels, but empty lines at the end of the
+    file are ignored. Comments and query ids are not supported.
 
     Examples
     --------
@@ -390,9 +395,9 @@ def checksum_of(X: Any) -> str | None:
 
 
 def is_of_folder(checksum: str) -> bool:
-    """Return whether a checksum identifies a folder, that is, whether it is a result of `checksum_of`.
+    """Return whether a checksum is the checksum of a folder, as returned by `checksum_of`.
 
-    All other checksums are computed from arrays in memory.
+    If the result is False, the checksum was computed from arrays in memory.
     """
     return "-" in checksum
 

@@ -94,9 +94,9 @@ class LabelCalibrator(MultiLabelClassifier):
         The value of `cv`, as given or chosen. This attribute does not exist if `cv` is "prefit".
     tail_probability_ : float
         The probability that `predict_proba` returns for every label that is not a candidate of a row, except
-        for the labels in `unseen_`. It is the fraction of pairs in which the row has the label. The pairs
-        consist of a held-out row and a label that is not a candidate of this row. Labels in `unseen_` do not
-        count.
+        for the labels in `unseen_`. To compute it, `fit` counts all pairs of a held-out row and a label that
+        is not a candidate of this row. Labels in `unseen_` and unknown entries of Y are left out.
+        `tail_probability_` is the fraction of these pairs in which the row has the label.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
@@ -109,14 +109,14 @@ class LabelCalibrator(MultiLabelClassifier):
         Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
         ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve.
     variance_ : float
-        Strength of the pooling, with the method "sigmoid" and the pooling "frequency". Labels that occur in
-        about the same number of training rows form a group. For each group and for each label, `fit` computes
-        two numbers, which the Notes of `LabelCalibrator` call ``a`` and ``b``. They determine how the curve
-        of the group or label deviates from the common curve f. `variance_` is the prior variance of the
-        difference between the ``a`` of a label and the ``a`` of its group. For ``b``, the prior variance is a
-        fifth of this variance. `variance_` is chosen by cross-validation. A smaller variance means stronger
-        pooling. If it is 0, ``a`` and ``b`` of a label are those of its group, so all labels of a group have
-        the same curve.
+        Strength of the pooling, with the method "sigmoid" and the pooling "frequency". A smaller value means
+        stronger pooling. The value is chosen by cross-validation. Labels that occur in about the same number
+        of training rows form a group. For each group and for each label, `fit` computes two numbers, which
+        the Notes of `LabelCalibrator` call ``a`` and ``b``. These numbers determine how the curve of the
+        group or label deviates from the common curve f. The ``a`` of a label has a normal prior with the
+        ``a`` of its group as mean and `variance_` as variance. The ``b`` of a label has a normal prior with
+        the ``b`` of its group as mean and ``variance_ / 5`` as variance. If `variance_` is 0, every label has
+        the ``a`` and ``b`` of its group, so all labels of a group have the same curve.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -145,22 +145,24 @@ class LabelCalibrator(MultiLabelClassifier):
     curve f at the mean scores of the bins. The curve of a label deviates from f by two numbers, ``a`` and
     ``b``. The log-odds of a label with score s are ``f(s) + a + b * (f(s) - c)``. The number c is the same
     for all labels: the mean of f over all candidates that are true labels. `intercept_` is ``a - b * c``, and
-    `slope_` is ``1 + b``. Labels that occur in 1 training row form the first group. The next groups are the
-    labels that occur in 2 or 3 rows, in 4 to 7 rows, and so on. Neighboring groups are merged until each
-    group has at least 100 candidates that are true labels. The deviations ``a`` and ``b`` are first fitted
-    per group of labels, and then per label, by logistic regressions with quadratic penalties. The penalties
-    shrink the deviations of a label towards the deviations of its group. The difference between the value of
-    ``a`` for a label and the value of ``a`` for its group has a quadratic penalty with the weight
-    ``1 / variance_``. For ``b``, the weight of this penalty is ``5 / variance_``. `variance_` is chosen from
-    seven values by five-fold cross-validation over the held-out rows. With these penalties, the curve of a
-    rare label stays close to the curve of its group, and the curve of a frequent label can differ from it.
-    All curves are non-decreasing.
+    `slope_` is ``1 + b``.
 
-    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of these rows has fewer
-    than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of the rows.
-    In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than with a
-    tenth of the rows. The table shows the change of the log loss if five folds are used instead of a tenth of
-    the rows:
+    The labels are divided into groups by frequency. Labels that occur in 1 training row form the first group.
+    The next groups are the labels that occur in 2 or 3 rows, in 4 to 7 rows, and so on. Neighboring groups
+    are merged until each group has at least 100 candidates that are true labels. Logistic regressions with
+    quadratic penalties fit ``a`` and ``b``, first for each group and then for each label. For a group, the
+    penalties shrink ``a`` and ``b`` towards 0. For a label, the penalties shrink ``a`` and ``b`` towards the
+    values of its group. The penalty for ``a`` of a label has the weight ``1 / variance_``, and the penalty
+    for ``b`` of a label has the weight ``5 / variance_``. `variance_` is chosen from seven values by
+    five-fold cross-validation over the held-out rows. With these penalties, the curve of a rare label stays
+    close to the curve of its group. The curve of a frequent label can differ from the curve of its group. All
+    curves are non-decreasing.
+
+    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows then has
+    fewer than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of the
+    rows. In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than with
+    a tenth of the rows. The table shows the change of the log loss if five folds are used instead of a tenth
+    of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -192,8 +194,8 @@ class LabelCalibrator(MultiLabelClassifier):
     If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
     curves are fitted to the known entries of the held-out rows.
 
-    If `estimator` is from another library, a fit may continue after Ctrl-C until the current fit of
-    `estimator` is done.
+    If `estimator` is from another library, Ctrl-C may take effect late. The fit of the calibrator then
+    continues until the running fit of `estimator` is done.
 
     With ``method="isotonic"`` and ``pooling="frequency"``, frequent labels have separate curves, and the
     other labels of a group share one curve. A label is frequent if it is a candidate in at least 200 held-out
@@ -205,9 +207,10 @@ class LabelCalibrator(MultiLabelClassifier):
     scores of all models therefore have the same meaning, and the search for these values is not repeated. If
     `estimator` is from another library, every model is fitted with the given parameters.
 
-    In predictions, the candidates have the same scores as in ``estimator_.predict_topk``. No array of size
-    rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. The dense
-    scores of a classifier of another library are computed for a few rows at a time.
+    In predictions, the candidates of a row and their scores are those that ``estimator_.predict_topk``
+    returns. No array of size rows × labels is allocated, except for the results of `predict_proba` and
+    `decision_function`. The dense scores of a classifier of another library are computed for a few rows at a
+    time.
 
     References
     ----------
@@ -442,7 +445,8 @@ class LabelCalibrator(MultiLabelClassifier):
     def predict_topk(self, X: Any, k: int = 5) -> csr_array:
         """Predict the k labels with the highest scores for every row.
 
-        The scores are those of `estimator_`. `predict_proba_topk` ranks labels by probability.
+        The scores are those of `estimator_`, not the calibrated probabilities. To get the labels with the
+        highest probabilities, call `predict_proba_topk`.
 
         Parameters
         ----------
@@ -503,7 +507,11 @@ class _Fitting:
         self.before, self.done = 0, 0  # the work of the earlier fits and of the present one
 
     def _tell(self, done: int) -> None:
-        """Report the work of all fits so far, so that the amount never falls."""
+        """Report the amount of work done so far in all fits.
+
+        `done` is the amount of work done so far in the present fit. The work of the earlier fits is added to
+        `done`, so the reported amount never falls.
+        """
         self.done = done
         if self.progress is not None:
             self.progress(self.before + done)

@@ -27,13 +27,13 @@ _LABELS = 64
 class F1Inference(DecisionRule):
     """Predict label sets that maximize the expected F1 of every label.
 
-    The label probabilities can come from any classifier. For each label, the rows are sorted by decreasing
-    probability, and the label is predicted for the first m rows. Let ``prior`` be the fraction of training
-    rows with the label. The expected F1 of the label on n rows is about
-    ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. For each label, the m that
-    maximizes its expected F1 is chosen [1]_. The label is also predicted for rows with the same probability
-    as row m. Macro-F1 is the mean of the F1 of all labels, so the predictions for all labels together
-    maximize the expected macro-F1.
+    The label probabilities can come from any classifier. For each label, n rows (see `threshold`) are sorted
+    by decreasing probability of the label, and the label is predicted for the first m of them. Let ``prior``
+    be the fraction of training rows with the label. The expected F1 of the label on the n rows is about
+    ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. For each label, the number m is
+    chosen so that this expected F1 is as large as possible [1]_. If later rows have the same probability as
+    row m, the label is also predicted for these rows. Macro-F1 is the mean of the F1 of all labels, so the
+    predictions for all labels together maximize the expected macro-F1.
 
     Parameters
     ----------

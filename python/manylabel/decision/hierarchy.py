@@ -48,17 +48,21 @@ class HierarchicalSets(DecisionRule):
     Notes
     -----
     A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
-    lowest expected cost of all closed sets, for the given probabilities p. The reason is as follows. `Costs`
-    chooses the labels with corrected probabilities above the bound
-    ``t = false_positive / (false_positive + false_negative)``. These labels form a closed set. Of all closed
-    sets, this set has the largest sum of ``p - t`` over its labels [2]_. The expected cost of a set is a
-    constant minus this sum times ``(false_positive + false_negative)``, so a larger sum means a lower cost.
-    With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets, for the corrected
-    probabilities. With `TopLabels`, the sum of the corrected probabilities of the chosen set is at least as
-    large as that of any other closed set with at most k labels.
+    lowest expected cost of all closed sets. This expected cost is computed with the given probabilities p,
+    not with the corrected ones. The reason is as follows. `Costs` chooses the labels with corrected
+    probabilities above the bound ``t = false_positive / (false_positive + false_negative)``. These labels
+    form a closed set. For any set, let s be the sum of ``p - t`` over the labels of the set. Of all closed
+    sets, the chosen set has the largest s [2]_. The expected cost of a set is
+    ``c - s * (false_positive + false_negative)``, where c is the same for all sets of a row. A larger s
+    therefore means a lower expected cost.
 
-    If a label has the same corrected probability as one of its parents, the parent is chosen first. For this
-    purpose, the probability of the label is lowered to the next smaller float32 number.
+    With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets. This expected F1 is
+    computed with the corrected probabilities. With `TopLabels`, the sum of the corrected probabilities of the
+    chosen set is at least as large as that of any other closed set with at most k labels.
+
+    If a label has the same corrected probability as one of its parents, the probability of the label is
+    lowered to the next smaller float32 number. The parent is then more probable than the label, so a rule
+    never chooses the label without this parent.
 
     The isotonic regression of a row is computed by a few minimum cuts of a graph. It takes about 0.2
     milliseconds for a row in which 100 labels have a positive probability.

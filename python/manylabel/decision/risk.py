@@ -53,8 +53,8 @@ class RiskControl(DecisionRule):
         random draws of the calibration rows and the new row (conformal risk control [1]_). With
         "probability", the learned bound has an expected risk of at most `alpha` on new rows. This holds with
         a probability of at least ``1 - delta`` over random draws of the calibration rows (Learn then Test
-        [2]_). For the false discovery rate, only "probability" is available, because a higher bound can
-        increase this rate.
+        [2]_). "expectation" requires a risk that changes in only one direction as the bound rises. The false
+        discovery rate can both increase and decrease, so only "probability" is available for this risk.
     delta : float, default=0.05
         Largest allowed probability that the expected risk of a new row exceeds `alpha`. `delta` must be > 0
         and < 1. It is used only with the guarantee "probability".
@@ -82,8 +82,8 @@ class RiskControl(DecisionRule):
     rows, 7 % with 1,000 rows and 3 % with 5,000 rows. With "expectation", it was less than 1 %.
 
     If entries of Y are unknown (NaN), the risk of a row is computed from its known labels only. The guarantee
-    then applies to this risk. It holds for new rows in which entries are unknown for the same reasons as in
-    the calibration rows.
+    then limits the risk over the known labels of new rows, not the risk over all their labels. The guarantee
+    assumes that labels of new rows are unknown for the same reasons as labels of the calibration rows.
 
     References
     ----------
@@ -222,7 +222,8 @@ class _Entries:
         """Return the largest bound whose mean false negative rate satisfies a condition, and this rate.
 
         `holds` is a function that checks the condition. It takes a rate or an array of rates, and returns for
-        each rate whether it satisfies the condition. The result is None if no bound satisfies it.
+        each rate whether the rate satisfies the condition. If no bound has such a rate, `largest_bound`
+        returns None.
         """
         missed = self._missed()
         if holds(missed[0]):

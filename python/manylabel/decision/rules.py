@@ -239,9 +239,10 @@ class ExpectedF1(DecisionRule):
     Parameters
     ----------
     zero_division : float, default=0.0
-        The F1 of an empty chosen set in a row without true labels, a number from 0 to 1. With 0, a row gets
-        at least one label if it has any label with positive probability. With larger values, a row gets the
-        empty set if it probably has no labels.
+        The F1 of a row that has no true labels and gets the empty set; a number from 0 to 1. With the value
+        0, a row gets at least one label, unless all its labels have the probability 0. With a larger value,
+        more rows may get the empty set. A row gets it if `zero_division` times the probability of no true
+        labels is at least the expected F1 of every other set.
 
     Notes
     -----

@@ -43,22 +43,22 @@ class Thresholds(DecisionRule):
         "macro_f1", `fit` learns one bound per label. Macro-F1 is the mean of the F1 of all labels. To get a
         high example-based F1, it is better to use `ExpectedF1` than this rule.
     precision : float or None, default=None
-        If not None, `fit` chooses the lowest bound with at least this precision, and ignores `metric`. The
-        precision is the fraction of the chosen labels that are true. For safety, `fit` only considers bounds
-        for which the one-sided 95 % lower confidence limit of the precision on the held-out rows is at least
-        this value.
+        If not None, `fit` chooses the lowest bound that reaches this precision, and ignores `metric`. The
+        precision is the fraction of true labels among the chosen labels of all held-out rows. A bound reaches
+        `precision` if the one-sided 95 % lower confidence limit of this fraction is at least `precision`.
+        This condition is safer than a condition on the fraction itself.
     recall : float or None, default=None
-        If not None, `fit` chooses the highest bound with at least this recall, and ignores `metric`. The
-        recall is the fraction of the true labels that are chosen. `fit` only considers bounds for which the
-        one-sided 95 % lower confidence limit of the recall on the held-out rows is at least this value.
+        If not None, `fit` chooses the highest bound that reaches this recall, and ignores `metric`. The
+        recall is the fraction of chosen labels among the true labels of all held-out rows. A bound reaches
+        `recall` if the one-sided 95 % lower confidence limit of this fraction is at least `recall`.
     labels_per_row : float or None, default=None
         If not None, `fit` chooses the highest bound at which rows get at least this number of labels on
         average, and ignores `metric`.
     pooling : {"frequency", "none"}, default="frequency"
-        How ``metric="macro_f1"`` computes the bounds of labels that are true in few held-out rows.
-        "frequency" moves such a bound towards two other bounds: the bound that would be best if the
-        probabilities were calibrated, and the bound of labels with a similar frequency (see Notes). With
-        "none", the bound of a label maximizes its F1 on the held-out rows.
+        How ``metric="macro_f1"`` computes the bounds. With "none", the bound of a label maximizes the F1 of
+        the label on the held-out rows. "frequency" moves this bound towards two other bounds. The first would
+        be the best bound if the probabilities were calibrated. The second is a common bound for all labels
+        with a similar frequency. If a label is true in few held-out rows, its bound moves more (see Notes).
 
     Attributes
     ----------
@@ -73,14 +73,19 @@ class Thresholds(DecisionRule):
     `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y, so it also
     counts chosen labels whose entry in Y is unknown.
 
-    The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. The candidates of a row are
-    the labels with a positive probability. The weight w of a label is ``n / (n + 20)``, where n is the number
-    of rows in which the label is a candidate and a true label. The weight is used twice. First, to compute
-    F1, a candidate counts as ``w h + (1 - w) p`` true labels. Here h is 1 if the candidate is a true label
-    and 0 otherwise, and p is the probability of the candidate. Second, the bound of a label is
-    ``w b + (1 - w) g``. Here b is the bound that maximizes this F1 of the label, and g is the bound of the
-    group of the label. Labels are grouped by the number of held-out rows in which they are true: 0, 1, 2 to
-    3, 4 to 7, 8 to 15 and so on. The bound of a group maximizes the mean of this same F1 over its labels.
+    The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. A label is a candidate in each
+    held-out row in which its probability p is positive. Let n be the number of rows in which the label is a
+    candidate and is true. The weight of the label is ``w = n / (n + 20)``. `fit` uses this weight twice.
+
+    First, `fit` uses w to compute a smoothed F1 of the label. Let h be 1 if the label is true in a row, and 0
+    otherwise. In the usual F1, the label counts as h true labels in the row. In the smoothed F1, the label
+    counts as ``w h + (1 - w) p`` true labels in each row in which it is a candidate. In all other rows, it
+    still counts as h true labels.
+
+    Second, the bound of the label is ``w b + (1 - w) g``. The bound b maximizes the smoothed F1 of the label.
+    The bound g is the same for all labels of a group. It maximizes the mean of the smoothed F1 of these
+    labels. Labels are grouped by the number of held-out rows in which they are true: 0, 1, 2 to 3, 4 to 7, 8
+    to 15 and so on.
 
     If labels are true in few held-out rows, these bounds give a higher macro-F1 than `F1Inference`.
     Otherwise, the two rules differ little. The table shows the macro-F1 in percent. Both rules use the

@@ -54,8 +54,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes the
     transpose, and P is the projection onto the column space of X. `fit` does not compute P. Instead, it
     computes each product with P by a ridge regression on X. W contains the coefficients of the regression of
-    ``YU`` on X. The product ``XWU'`` predicts Y. If U is exact and the ridge penalties are 0, this prediction
-    has the smallest sum of squared errors of all linear predictions of Y with rank `n_components` [1]_.
+    ``YU`` on X. The product ``XWU'`` predicts Y. If U is exact and the ridge penalties are 0, no matrix A of
+    rank at most `n_components` gives predictions ``XA`` with a smaller sum of squared errors [1]_.
     `transform` returns ``XW``, the predicted embeddings. A classifier can use the columns of ``XW`` as
     features.
 
@@ -118,11 +118,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     Attributes
     ----------
     label_embedding_ : ndarray of shape (n_labels, n_components_)
-        The matrix U, with the dtype of X. The columns of U are orthonormal. In each column, the entry with
-        the largest absolute value is positive. U has a zero row for each label that occurs in no training
-        row. With ``embedding="gaussian"``, the entries of all other rows of U are independent normal random
-        numbers with variance ``1 / n_components_``, and the columns are not orthonormal. With
-        ``embedding="pca"``, the attribute does not exist.
+        The matrix U, with the dtype of X. If a label occurs in no training row, its row of U is zero. With
+        ``embedding="rembrandt"``, the columns of U are orthonormal. In each column, the entry with the
+        largest absolute value is positive. With ``embedding="gaussian"``, the entries of all nonzero rows are
+        independent normal random numbers with variance ``1 / n_components_``. With ``embedding="pca"``, the
+        attribute does not exist.
     coef_ : ndarray of shape (n_features, n_components_)
         The matrix W, with the dtype of X.
     intercept_ : ndarray of shape (n_components_,)
@@ -151,23 +151,37 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     -----
     If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
     ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. Unknown entries
-    start with the value 0. They are replaced for the first time in the last of the `n_iter` passes. U and W
-    do not exist yet in this pass. In place of U, `fit` then uses an orthonormal basis Q of the current
-    vectors. In place of W, it uses the weights of a regression that predicts ``YQ`` from X. If ``n_iter=0``
-    or ``embedding="gaussian"``, unknown entries are replaced for the first time after U and W are computed.
-    `fit` then repeats two steps: it predicts the unknown entries again, and it computes W again. Let r be the
-    root mean square of the changes of the unknown entries, divided by the root mean square of their
-    predictions. `fit` stops when r is at most 0.01. With "cg", the limit is the larger of 0.01 and
-    ``5 * tol``. If solutions of "cg" did not converge, `fit` also stops when r is more than half of its
-    previous value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed two or
-    three times. The new values of the unknown entries change Y. If the Frobenius norm of the change since the
-    last computation of U exceeds five percent of the norm of Y, `fit` makes another pass over the data and
-    computes U again.
+    start with the value 0. `fit` replaces them for the first time in the last of the `n_iter` passes. U and W
+    do not exist yet in this pass, so the first predictions are ``XVQ'``. Here, Q is an orthonormal basis of
+    the vectors improved so far, and V contains the coefficients of the regression of ``YQ`` on X. If
+    ``n_iter=0`` or ``embedding="gaussian"``, there are no such first predictions. Unknown entries then keep
+    the value 0 until U and W are computed.
 
-    If `l2` or `l2_final` is "auto", unknown entries have the value 0 while the penalty is chosen. With one
-    percent of unknown entries, the fit takes about 10 percent longer. If there are as many components as
-    labels, the predictions of a label converge to those of a ridge regression on the known entries of the
-    label. With ``embedding="pca"``, Y is not used.
+    After the first computation of U and W, `fit` repeats the following steps:
+
+    1. Predict the unknown entries with U and W.
+    2. Stop if the current values of the unknown entries are close to the predictions. Otherwise, update these
+       values.
+    3. If Y has changed too much since the last computation of U, make another pass over the data and compute
+       U again. With ``embedding="gaussian"``, this step is skipped.
+    4. Compute W again.
+
+    In step 2, the change of an entry is its prediction minus its current value, multiplied by a factor from 1
+    to 10. The factor is needed because the prediction of an entry depends on the current value of the entry.
+    Let r be the root mean square of the changes, divided by the root mean square of the predictions. `fit`
+    stops if r is at most 0.01. With "cg", the limit is the larger of 0.01 and ``5 * tol``. If the last
+    computation of W with "cg" did not converge, `fit` also stops if r is more than half of its previous
+    value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed two or three
+    times.
+
+    In step 3, Y has changed too much if the Frobenius norm of the change exceeds five percent of the norm of
+    Y.
+
+    If `l2` or `l2_final` is "auto", unknown entries have the value 0 while the penalty is chosen. If one
+    percent of the entries of Y are unknown, the fit takes about 10 percent longer than without unknown
+    entries. If there are as many components as labels, the predictions of a label approach those of a ridge
+    regression. This regression is fitted only to the rows in which the label is known. With
+    ``embedding="pca"``, Y is not used.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
@@ -316,9 +330,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows; >= 0. A row with weight 2 counts as two rows.
         progress : callable, default=None
-            Function that is called about 20 times per second. Its argument is the number of finished panels
-            (groups of up to 32 components), summed over all passes. If the function raises an exception, the
-            fit stops.
+            Function that is called about 20 times per second. Its argument is the number of panels finished
+            so far, summed over all passes over the data. A panel is a group of up to 32 components. Steps
+            that are repeated because of unknown entries (see Notes) are not counted. If the function raises
+            an exception, the fit stops.
 
         Returns
         -------

@@ -192,7 +192,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     @property
     def _dense(self) -> KeptDense:
-        """Whether and how `fit` keeps a dense X dense; see the parameter `dense` of `check_training_set`."""
+        """How `fit` stores a dense X: as an ndarray or as a CSR array.
+
+        The parameter `dense` of `check_training_set` describes the possible values.
+        """
         return False
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -317,10 +320,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features, of any numeric dtype. Values must be finite in float32 (at most 3.4e38 in absolute
-            value). Larger finite values are allowed only if the estimator scales rows to unit length. NaN
-            (a missing value) is allowed only in `BoostedRulesClassifier`. A sparse matrix may have int32 or
-            int64 indices.
+            Features, of any numeric dtype. Values must be finite, and at most 3.4e38 in absolute value (the
+            maximum of float32). Only estimators that scale rows to unit length accept larger finite values.
+            Only `BoostedRulesClassifier` accepts NaN, which marks a missing value. A sparse matrix may have
+            int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame from pandas, polars or Arrow, its column names become the names of
@@ -352,8 +355,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         MemoryError
             If there is not enough memory.
         KeyboardInterrupt
-            If Ctrl-C is pressed. The fit then stops within a second. If the fit of an estimator can take
-            longer to stop, the Notes section of the estimator says so.
+            If Ctrl-C is pressed. The fit then stops within a second, unless the Notes section of the
+            estimator says that stopping can take longer.
 
         Warns
         -----
@@ -441,14 +444,16 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         candidates : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix of the labels to score for each row, such as labels that another model
-            predicts, or labels whose names occur in a text.
+            0/1 indicator matrix. In each row, the ones mark the labels to score (the candidates). For
+            example, candidates can be labels that another model predicts, or labels whose names occur in the
+            text of the row.
 
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            The scores of the candidates, which equal the scores of `decision_function`. Each candidate has a
-            stored entry, even if its score is 0 or -inf. The entries of a row are sorted by label.
+            The scores of the candidates. Each score is equal to the corresponding entry in the result of
+            `decision_function`. Each candidate has a stored entry, even if its score is 0 or -inf. The
+            entries of a row are sorted by label.
 
         Raises
         ------
@@ -499,10 +504,10 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         -------
         LabelExplanation
             A list of parts, such as features and the intercept, in order of decreasing absolute contribution.
-            Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. The
-            contributions sum to the score of `decision_function` or to another quantity (see Notes). The
-            attribute `quantity` of the list is the name of this quantity. Print the list, or use its methods
-            `to_dict` and `to_frame`.
+            Each item has the attributes `part` (its kind, such as "feature"), `name` and `contribution`. For
+            most estimators, the contributions sum to the score that `decision_function` returns. For some
+            estimators, they sum to another quantity (see Notes). The attribute `quantity` of the list names
+            the sum, for example "score". Print the list, or use its methods `to_dict` and `to_frame`.
 
         Raises
         ------
@@ -511,21 +516,22 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The parts depend on the estimator class, as listed below. They sum to the score, except where the list
-        states another sum:
+        The parts depend on the class of the estimator. They sum to the score, unless an item below states
+        another sum:
 
         - Linear classifiers: the features and the intercept.
         - `CorrLogClassifier`: the features, the other predicted labels and the intercept. These parts sum to
           ``s - threshold_``, where s is the log-odds of the label, given the other predicted labels.
         - `BoostedRulesClassifier`: the rules that cover the row.
-        - `LabelTreeClassifier`: the features and the intercept of the linear classifier of the label. This
-          classifier belongs to the leaf that has the label. With several trees, the leaf in the first tree is
-          used. The parts sum to the margin of the label in this leaf. With ``combine="leaf"`` and one tree,
-          the threshold is another part, and all parts sum to the score. The attribute `path` of the result
-          has the nodes on the path to the leaf.
-        - Classifiers that divide the labels into blocks: the parts for the model of one block. If several
-          blocks contain the label, the block that is most probable for the row is used. The item of this list
-          for the class of this model states the parts and their sum.
+        - `LabelTreeClassifier`: the features and the intercept. A leaf of a tree has a linear classifier for
+          each of its labels. The parts come from the linear classifier of the explained label, and sum to the
+          margin of this label in its leaf. With several trees, the first leaf in ``leaf_labels_`` that has
+          the label is used. With ``combine="leaf"`` and one tree, ``-threshold_`` is one more part, and all
+          parts sum to the score. The attribute `path` of the result has the nodes on the path to the leaf.
+        - Classifiers that divide the labels into blocks: the parts that one block model gives for the label.
+          A block model is the classifier for the labels of one block. If several blocks contain the label,
+          the block that is most probable for the row is used. The item for the class of the block model
+          states the parts and their sum.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, in two separate passes: once in the order of their column indices, and once in the

@@ -58,8 +58,8 @@ def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCos
     Returns
     -------
     LabelCosts or None
-        The weights and propensities. If only one of `label_weight` and `propensities` is None, all of its
-        values are taken as 1. If both are None, the result is None.
+        The weights and propensities. If only `label_weight` is None, all weights are 1. If only
+        `propensities` is None, all propensities are 1. If both arguments are None, the result is None.
 
     Raises
     ------

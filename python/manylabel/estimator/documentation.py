@@ -63,9 +63,11 @@ def documented_like(other: Callable[..., Any]) -> Callable[[Function], Function]
     Parameters
     ----------
     other : function
-        The function from whose docstring missing descriptions of parameters are copied. The section
-        Parameters then lists the parameters of the decorated function, in the order of its signature. The
-        section Returns is copied only if the decorated function has no such section.
+        The function whose docstring is the source. If the docstring of the decorated function does not
+        describe a parameter, the description is copied from `other`. In the new docstring, the section
+        Parameters lists the parameters in the order of the signature of the decorated function. Missing
+        entries of the sections Attributes, Raises and Warns are copied, too. The section Returns is copied
+        only if the docstring of the decorated function has no such section.
 
     Returns
     -------
@@ -126,10 +128,12 @@ def _name(entry: str) -> str:
 
 
 def _replaced(doc: str, sections: dict[str, dict[str, str]]) -> str:
-    """Return the docstring `doc` with `sections` inserted in place of its sections with the same titles.
+    """Insert `sections` into the docstring `doc`, and return the new docstring.
 
-    The result has three parts: the text before the first section of `doc`, then `sections` in numpydoc's
-    order, and then the other sections of `doc`.
+    If `sections` has the section Attributes, only the sections Parameters and Attributes are inserted. If
+    `doc` has a section with the same title as an inserted section, the inserted section replaces it. The
+    result has three parts: the text before the first section of `doc`, then the inserted sections in
+    numpydoc's order, and then the sections of `doc` that were not replaced.
     """
     parts = re.split(r"^(\w[\w ]*)\n-+\n", doc, flags=re.MULTILINE)
     texts = [parts[0].rstrip()]

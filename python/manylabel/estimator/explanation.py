@@ -62,9 +62,10 @@ class LabelExplanation(list[Any]):
     score : float
         Score of the label.
     path : list of Part, default=()
-        For label trees, one part for each node on the path from the root to the leaf of the label, without
-        the root. The contribution of a part is the logarithm of the probability of its node, multiplied by
-        the attribute `path_weight_` of the label tree.
+        For label trees, one `Part` for each node on the path from the root to the leaf of the label. The
+        root has no `Part`. The contribution of a node is ``path_weight_ * log(p)``. Here p is the probability
+        of the node, and `path_weight_` is an attribute of the label tree. `total` does not include these
+        contributions.
 
     Examples
     --------
@@ -182,8 +183,9 @@ def by_removal(
 
     The features are set to 0 in two passes: once in the order of their column indices, and once in the
     reverse order. In a pass, features that were set to 0 stay 0. The contribution of a feature is the
-    decrease of the score when this feature is set to 0, averaged over both passes. The other part of the
-    score is the score of a row of zeros. All parts sum to the score.
+    decrease of the score when this feature is set to 0, averaged over both passes. There is one more part,
+    the intercept: the score of a row of zeros. The contributions of the features and the intercept sum to the
+    score of the row.
 
     Parameters
     ----------

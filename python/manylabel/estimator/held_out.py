@@ -144,15 +144,16 @@ class Fold(NamedTuple):
         """Return the sum of the precisions at 1, 3 and 5 for each held-out row.
 
         Rows are left out if none of their labels occurs in the training rows of this `Fold`. The same rows
-        are left out for every `top`, so the results for different models have the same length. Unknown
-        entries are left out of the rankings.
+        are left out for every `top`, so the results for different models have the same length. If the entry
+        of a label is unknown for a row, the label is left out of the ranking of this row.
 
         Parameters
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
             Scores of the best labels of each row, as returned by `predict_topk` with
-            ``k = 5 + most_unknown``. After unknown entries are left out, each row still has at least its
-            five best known labels, or all its known labels if there are fewer.
+            ``k = 5 + most_unknown``. At most ``most_unknown`` labels are left out of the ranking of a row.
+            Each ranking therefore keeps at least the five best labels with known entries, or all of them if
+            there are fewer.
         costs : LabelCosts or None, default=None
             Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
             prediction of a label counts as ``costs.gain``, which is the weight of the label divided by its
@@ -213,8 +214,9 @@ def held_out_folds(
     Returns
     -------
     list of Fold
-        The splits of the sampled rows. The list is empty if the sampled labels have fewer than ten positive
-        entries in the held-out rows of all splits together.
+        The splits of the sampled rows. For each split, the positive entries (ones in Y) of the sampled labels
+        in the held-out rows are counted. If all splits together have fewer than ten such entries, the list is
+        empty.
 
     Notes
     -----
@@ -261,11 +263,13 @@ def held_out_folds(
 
 
 def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield pairs of arrays: the rows of a fit, and the rows that are held out from this fit.
+    """Split rows in up to four ways into the rows of a fit and the rows that are held out from this fit.
 
-    Each pair holds out a different quarter of the rows, but at most 16,384 rows. Pairs are yielded until they
-    hold out 512 rows or more in total, or until there are four pairs. With fewer than four rows, there are no
-    pairs. Both arrays are sorted, so that rows that are adjacent in memory stay adjacent.
+    For each split, a pair of arrays of row indices is yielded: first the rows of the fit, then the held-out
+    rows. Each split holds out a quarter of `rows`, but at most 16,384 rows. All other rows are rows of the
+    fit. No row is held out in two splits. There are no more splits once 512 rows or more have been held out
+    in total, or after four splits. If there are fewer than four rows, nothing is yielded. Both arrays are
+    sorted, so that rows that are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
     if n_held == 0:
@@ -310,8 +314,9 @@ def best_strength(
     """Search for the best regularization strength.
 
     The search starts at `first`. It divides the strength by `STRENGTH_STEP` (the square root of 10) as long
-    as the measurement improves. If the first division brings no improvement, the search goes back to `first`.
-    It then multiplies the strength by `STRENGTH_STEP` as long as the measurement improves.
+    as the measurement improves. If the first division brings no improvement, the search goes back to `first`,
+    and multiplies the strength by `STRENGTH_STEP` as long as the measurement improves. If the first division
+    brings an improvement, no strength above `first` is tried.
 
     Parameters
     ----------
@@ -351,10 +356,12 @@ def best_ranked_strength(
 
     The function first searches with `best_strength`. A new strength is an improvement if it increases the
     mean precision by more than 0.5 % of the best mean so far, and by more than the standard error of the
-    increase. After the search, a parabola is fitted to the mean precisions at three strengths: the best
-    strength, and the strengths one step (a factor of `STRENGTH_STEP`) below and above it. The variable of the
-    parabola is the logarithm of the strength. The result is the strength at the maximum of the parabola, but
-    at most half a step away from the best strength.
+    increase. After the search, a parabola is fitted to the mean precisions at three strengths: ``s``,
+    ``s / STRENGTH_STEP`` and ``s * STRENGTH_STEP``, where s is the best strength. The parabola is a function
+    of the logarithm of the strength. The result is the strength at the maximum of the parabola. It is limited
+    to the range from ``s / STRENGTH_STEP**0.5`` to ``s * STRENGTH_STEP**0.5``. If the parabola has no
+    maximum, the result is the end of this range on the side with the higher mean precision. The result is s
+    if ``s / STRENGTH_STEP`` or ``s * STRENGTH_STEP`` was not tried, or has a mean precision of 0.
 
     Parameters
     ----------

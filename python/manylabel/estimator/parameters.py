@@ -528,7 +528,8 @@ class Parameters(Mapping[str, Parameter]):
     Parameters
     ----------
     **kinds : Parameter
-        The descriptions of the parameters, by the names of the parameters.
+        One argument for each parameter of the estimator class. The keyword is the name of the parameter, and
+        the value is its description.
 
     Examples
     --------
@@ -614,11 +615,11 @@ def _count(least: int) -> Count:
 def fixed_threshold(threshold: float | str, textbook: float = 0.0) -> float | None:
     """Convert a checked parameter ``threshold`` to a number.
 
-    A number is returned unchanged. If the parameter is "zero", the function returns `textbook`. If the
-    parameter is "auto", the function returns None, since there is no fixed threshold.
+    A number is returned unchanged. If the parameter is "auto", the function returns None, since there is no
+    fixed threshold. If the parameter is "zero", the function returns the argument `textbook`.
 
-    The argument `textbook` is the score that corresponds to log-odds of 0 or to a margin of 0. For example,
-    it is 0 if scores are log-odds or margins, and 1/2 if scores are probabilities.
+    `textbook` is the score of a label with log-odds of 0 or with a margin of 0. For example, `textbook` is 0
+    if scores are log-odds or margins, and 1/2 if scores are probabilities.
     """
     if isinstance(threshold, str):
         return None if threshold == "auto" else textbook

@@ -29,8 +29,8 @@ class Pieces(Protocol):
 
     A fit can have several stages, such as the levels of a tree or the regressions of a label embedding. A
     piece has units of one stage only. A piece of a later stage also needs the results of all pieces of the
-    earlier stages. The results of the earlier stages, too, depend only on the data, the parameters and the
-    type of CPU.
+    earlier stages. These results depend only on the data, the parameters and the type of CPU. Therefore, a
+    piece of a later stage also gives the same result for the same data, parameters, range and type of CPU.
     """
 
     # With an automatic number of pieces, a piece has at most this number of units. The number may depend on
@@ -120,9 +120,9 @@ class Rounds(Protocol):
     def advance(self, least: float, seconds: float, report: Tell) -> None:
         """Carry out rounds in this process.
 
-        The method returns when `seconds` have passed, or when there is no further round. It also returns
-        before a round that other processes should share: it has several units and at least `least`
-        multiplications.
+        The method returns when `seconds` have passed, when there is no further round, or when other processes
+        should share the next round. A round should be shared if it has several units and needs at least
+        `least` multiplications.
         """
 
     def compute(self, first: int, end: int, report: Tell) -> list[NDArray[np.uint8]]:
@@ -130,7 +130,11 @@ class Rounds(Protocol):
         ...
 
     def complete(self, results: Sequence[NDArray[np.uint8]], report: Tell) -> None:
-        """Finish the next round. `results` has one result for each unit of this round, in order."""
+        """Finish the next round, after all of its units have been computed.
+
+        `results` holds the results of `compute` for all units of the round, in order. One array can hold the
+        results of several consecutive units.
+        """
 
     def state(self) -> NDArray[np.uint8]:
         """Return the state, from which `restore` continues the fit."""

@@ -82,9 +82,10 @@ def _column_sums(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return two sums over the nonzero values x of each column of a dense X.
 
-    The first is the sum of ``weight * (x - mean) ** power``, with the weight of the row and the mean of the
-    column. The second is the sum of the weights. The terms are added in the order of the rows, because
-    `numpy.bincount` adds the values of a sparse X in this order.
+    For each x, the first sum adds ``weight * (x - mean) ** power``, and the second sum adds ``weight``. Here,
+    ``weight`` is the entry of `weights` for the row of x, and ``mean`` is the entry of `means` for its
+    column. The terms are added in the order of the rows, because `numpy.bincount` adds the values of a sparse
+    X in this order.
     """
     sums, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for first in range(0, len(X), _ROWS):
@@ -172,10 +173,11 @@ class ScaledFeatures:
     Attributes
     ----------
     X : csr_array or ndarray, of shape (n_samples, n_features)
-        The features. If columns are scaled, the dtype is float32. Each column is then divided by its standard
-        deviation and by the square root of the number of columns that are not constant. Constant columns
-        become zeros. With `center`, columns in which most values are nonzero are also centered. If columns
-        are not scaled, this attribute is the given X. Rows are never scaled here; see `by_row`.
+        The given X if columns are not scaled, and a copy with scaled columns otherwise. The copy has dtype
+        float32. Each of its columns is divided by the standard deviation of the column, and by the square
+        root of the number of columns that are not constant. With `center`, columns in which most values are
+        nonzero are centered before this division. Constant columns become zeros. Rows are never scaled here;
+        see `by_row`.
     by_row : bool
         Whether the Rust core must scale rows to unit length.
 
@@ -212,9 +214,10 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array | NDArray[Any], *, overwrite: bool = False) -> csr_array:
-        """Convert the argument X, rows of the attribute `X`, to a CSR array. Columns are not scaled again.
+        """Convert rows of the attribute `X` to a CSR array. Their values are not scaled again.
 
-        `overwrite` has no effect. The parameter exists because `ScaledTable.rows` has it.
+        The argument X holds these rows. `overwrite` has no effect. The parameter exists because
+        `ScaledTable.rows` has it.
         """
         return csr_array(X)
 
@@ -309,10 +312,11 @@ class ScaledTable:
             self.columns = _core.column_scaling(core_table(X), sample_weight, center)
 
     def rows(self, X: NDArray[Any], *, overwrite: bool = False) -> NDArray[Any]:
-        """Return a copy of the given rows with scaled columns.
+        """Scale the columns of the given rows, and return the rows.
 
-        If columns are not scaled, the given rows themselves are returned. If `overwrite` is True, rows of
-        dtype float32 are overwritten instead of copied.
+        If the attribute `columns` is None, the given rows themselves are returned. Otherwise, the result has
+        dtype float32 and is a new array by default. If `overwrite` is True and the given rows have dtype
+        float32, they are overwritten with the result.
         """
         return scaled_columns(X, self.columns, overwrite=overwrite)
 
@@ -446,10 +450,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        Product of the shifts of the columns and the returned `factors`. Let X have only the columns in
-        `features`, let X_scaled be X with scaled columns, and let ``scaled_factors`` be the passed `factors`.
-        With the returned arrays, ``X @ factors - shift`` equals ``X_scaled @ scaled_factors``. Columns that
-        are not centered do not contribute to `shift`.
+        Array to subtract from the product of the unscaled X and the returned `factors`. The difference equals
+        the product of the scaled X and the passed `factors`. In both products, X has only the columns in
+        `features`. The array is the product of the shifts of these columns and the returned `factors`.
+        Columns that are not centered do not contribute to it.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

@@ -73,8 +73,9 @@ class Attribute(ABC):
         value : object
             The value of the attribute in a model file.
         sizes : dict of str to int
-            The names and values of the sizes, such as ``n_features``, that were found in attributes checked
-            earlier. `value` must agree with these sizes. Sizes that are first found in `value` are added.
+            The sizes that are known from attributes checked earlier. The keys are the names of the sizes,
+            such as ``n_features``. `value` must agree with these sizes. If `value` has a size that is not yet
+            in `sizes`, the method adds this size to `sizes`.
 
         Raises
         ------
@@ -91,13 +92,14 @@ class Scalar(Attribute):
     kind : type
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
-        Name for the value, such as ``"n_labels"``. If other attributes use this name for the length of an
-        array, this length must equal the value. A bool counts as 0 or 1. If `size` is None, the value has no
-        name.
+        Name for the value, such as ``"n_labels"``. Other attributes can use this name for the length of an
+        array. The length must then equal the value. A bool is compared as the number 0 or 1. None means that
+        the value has no name.
     finite : bool, default=False
         Whether a float must be finite in float32, the dtype of scores.
     or_minus_infinity : bool, default=False
-        Whether -inf is allowed although `finite` is True.
+        Whether -inf is allowed as an exception if `finite` is True. If `finite` is False, a float may always
+        be -inf.
     """
 
     def __init__(
@@ -147,9 +149,10 @@ class Array(Attribute):
         Only for arrays of indices: the name of the upper bound, such as ``"n_features"``. Indices must be >=
         0 and less than this bound.
     ends : str, default=None
-        Only for arrays like `indptr` of the CSR format, which divide another array into slices. `ends` is a
-        name for the length of the other array, as in `shape`, such as ``"n_entries"``. The first value must
-        be 0, the values must not decrease, and the last value must equal the length of the other array.
+        Only for arrays like `indptr` of the CSR format, which divide a second array into slices. `ends` is
+        the name for the length of the second array, such as ``"n_entries"``. The `shape` of the second array
+        uses this name too. The first value of the described array must be 0, and its values must not
+        decrease. Its last value must equal the length of the second array.
     or_minus_infinity : bool, default=False
         Whether floats may be -inf. The intercept of a label that is never predicted is -inf.
     precision : str, default=None

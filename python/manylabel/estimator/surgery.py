@@ -64,8 +64,8 @@ class EditableLabels(MultiLabelClassifier):
     ) -> int:
         """Fit new labels, and append them. Return the number of labels whose fit did not converge.
 
-        If `start` is given, it has one column index of an old label for each new label. If the solver
-        supports it, the fit of a new label starts from the weights of its old label.
+        If `start` is given, it has one element per new label: the column index of an old label. The fit of
+        the new label then starts from the weights of this old label, if the solver supports such a start.
         """
         raise NotImplementedError
 
@@ -76,8 +76,9 @@ class EditableLabels(MultiLabelClassifier):
         Parameters
         ----------
         names : mapping, or sequence of str of length n_labels
-            A mapping from labels to their new names. A label is given by its column index in Y or by its old
-            name. If the model has no label names, pass a sequence with the names of all labels.
+            A mapping changes the names of some labels. Its keys are labels, given by column index in Y or by
+            old name. Its values are the new names. A sequence sets the names of all labels, in the order of
+            the columns. If the model has no label names, `names` must be a sequence.
 
         Returns
         -------
@@ -233,8 +234,9 @@ class EditableLabels(MultiLabelClassifier):
             The labels to fit, by column index or by name.
         warm_start : bool, default=False
             Whether the solver starts from the present weights of the labels. The solver then takes fewer
-            steps if the new rows are similar to the rows of the previous fit. With and without `warm_start`,
-            the results are equal up to the tolerance of the solver (see Notes).
+            steps if the new rows are similar to the rows of the previous fit. The results with True and with
+            False are equal up to the tolerance of the solver. For some labels, `warm_start` has no effect
+            (see Notes).
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the number of finished labels.
 
@@ -252,9 +254,10 @@ class EditableLabels(MultiLabelClassifier):
         -----
         For label trees, `warm_start` has no effect. For `DiSMECClassifier`, it has an effect on all labels if
         X is dense, if `solver` is "exact", or if `loss` is "logistic". Otherwise, it has an effect only on
-        labels that occur in at least 1 % of the rows. Rarer labels are fitted by dual coordinate descent,
-        which starts from dual variables. A model does not contain dual variables. The weights of rarer labels
-        are therefore the same with and without `warm_start`.
+        labels that occur in at least 1 % of the given rows in which they are known. Rarer labels are fitted
+        by dual coordinate descent. This solver cannot start from weights. It can only start from dual
+        variables, which a model does not contain. The weights of rarer labels are therefore the same with and
+        without `warm_start`.
 
         Examples
         --------

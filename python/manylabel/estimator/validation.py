@@ -7,9 +7,9 @@ the estimator have ``allow_nan``. A canonical Y is a CSR array of dtype float32 
 returns the stored values that are 1, and `unknown_entries` returns the unknown entries. Functions of the Rust
 core raise an error for NaN if they do not support unknown entries.
 
-Canonical input is used without a copy. Other input is copied, so that the matrices of the caller are never
-changed. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128 bits, in any
-byte order. All user input is converted in this module.
+The matrices of the caller are never changed. Canonical input is used without a copy. Other input is copied
+for the conversion. Input may be dense or sparse. Its values may be integers, bool, or floats of 16 to 128
+bits, in any byte order. All user input is converted in this module.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> csr_array:
     ValueError
         If X is not 2-D or is empty, if X has infinite values or text, or if X has NaN and the estimator does
         not allow NaN. The error is also raised if indices are outside the shape of X, or if X and the
-        training data have different numbers of features. A value that would be infinite in float32 also
-        raises the error, unless the estimator first scales rows to unit length.
+        training data have different numbers of features. Finite values that would be infinite in float32 also
+        raise the error, unless the estimator scales rows to unit length before it converts them to float32.
     """
     matrix = check_matrix(estimator, X, reset=reset)
     return csr_array(matrix) if isinstance(matrix, np.ndarray) else matrix
@@ -300,9 +300,9 @@ def unknown_entries(Y: csr_array) -> csr_array | None:
 
 
 def _entries(Y: csr_array, chosen: NDArray[np.bool_]) -> csr_array:
-    """Return a CSR array that is 1 at the stored entries of Y that `chosen` selects.
+    """Return a CSR array that has the value 1 at some of the stored entries of Y.
 
-    `chosen` is a mask with one bool per stored entry of Y. Y is not changed.
+    `chosen` is a mask with one bool per stored entry of Y. True selects the entry. Y is not changed.
     """
     if chosen.all() and not np.isnan(Y.data).any():
         return Y
@@ -430,11 +430,15 @@ def check_training_set(
         Whether X defines the number and the names of the features. Pass False if the fit continues an earlier
         fit. X must then have the same features as in the earlier fit.
     dense : bool or str, default=False
-        Whether a dense X stays dense. With True, X is converted to C order. With "as given", X keeps its
-        memory order, and float16 is not converted to another dtype. With "if mostly nonzero", X is converted
-        to C order if more than half of its values are nonzero, and to a CSR array otherwise. With "as given
-        if mostly nonzero", X stays as given if more than half of its values are nonzero, and is converted to
-        a CSR array otherwise. A sparse X is always converted to a CSR array.
+        Whether a dense X stays dense. A sparse X is always converted to a CSR array.
+
+        - False: X is converted to a CSR array.
+        - True: X stays dense and is converted to C order.
+        - "as given": X stays dense and keeps its memory order. float16 is not converted to another dtype.
+        - "if mostly nonzero": X is treated as with True if more than half of its values are nonzero.
+          Otherwise, X is converted to a CSR array.
+        - "as given if mostly nonzero": X is treated as with "as given" if more than half of its values are
+          nonzero. Otherwise, X is converted to a CSR array.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False

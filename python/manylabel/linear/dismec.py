@@ -87,14 +87,19 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         "zero", rare labels are rarely predicted.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
-        "fast" approximates the weights of rare labels, which occur in fewer than 1 % of the rows. For a rare
-        label, "fast" uses all rows with the label. Of the rows without the label, it uses only rows with a
-        margin ``w.x + b`` above about -1, because rows with a lower margin have no loss. The unused rows are
-        replaced by one row without the label. The features of this row are the means over all rows of X, not
-        only over the replaced rows. With many rows, "fast" is many times faster than "exact", and the
-        rankings are nearly the same (see Notes). This approximation is used only for a sparse X. With a dense
-        X, the weights from "fast" are closer to the weights from "exact" (see Notes). With the logistic loss,
-        "fast" is the same as "exact", because the loss of a row is never 0.
+        "fast" differs from "exact" only for rare labels, which occur in fewer than 1 % of the rows.
+
+        If X is sparse, "fast" approximates the weights of rare labels. For a rare label, it uses all rows
+        with the label. Of the rows without the label, it uses only rows with a margin ``w.x + b`` above about
+        -1, because rows with a lower margin have no loss. The unused rows are replaced by one row without the
+        label. The features of this row are the means over all rows of X, not only over the replaced rows.
+        With many rows, "fast" is many times faster than "exact", and the rankings are nearly the same (see
+        Notes).
+
+        If X is dense, "fast" uses all rows for every label. For rare labels, it stops earlier than "exact"
+        (see Notes). The weights from "fast" are then closer to the weights from "exact" than with a sparse X.
+
+        With the logistic loss, "fast" is the same as "exact" for any X, because the loss of a row is never 0.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
         objective is at most ``tol * min(positives, negatives) / n_samples`` times the norm of this gradient
@@ -104,7 +109,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         gradient of the dual problem differ by at most ``30 * tol``.
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1. If X is sparse, the solver "fast" runs dual coordinate
-        descent several times for a rare label. `max_iter` is then the maximum number of passes of one run.
+        descent several times for a rare label. For such a label, `max_iter` is the maximum number of passes
+        in each run. A pass visits each row that "fast" uses for the label at most once.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -149,8 +155,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
     least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
     Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out, and models
-    are fitted to the other sampled rows. With fewer than 2,048 sampled rows, further quarters are held out in
-    turn, as in cross-validation, until at least 512 sampled rows or all four quarters have been held out.
+    are fitted to the other sampled rows. If the sample has fewer than 2,048 rows, a quarter has fewer than
+    512 rows. Further quarters are then held out in turn, as in cross-validation, until at least 512 rows in
+    total or all four quarters have been held out.
+
     Each step of the search multiplies or divides C by ``sqrt(10)``. The search goes on as long as a step is
     an improvement. C stays between 0.001 and 100. There are two kinds of search:
 
@@ -158,11 +166,12 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
       occur in the training rows (more than 32 labels if `normalize` does not scale rows). The sample then has
       at least 128 labels instead of 32, and each sampled row has at least one of the sampled labels. If rows
       are scaled, the search starts at ``C=0.3``, or at ``C=3`` with the logistic loss. Otherwise, it starts
-      at ``C=1`` for both losses. A step is an improvement if it increases the mean of the precisions at 1, 3
-      and 5 by more than 0.5 %, and by more than the standard error of this increase. After the search, a
-      parabola is fitted to the mean precisions at the best value of C and at the next smaller and the next
-      larger value. C becomes the value at which the parabola is highest. This value differs from the best
-      value of the search by at most a factor of ``10**0.25``, which is half a step of the search.
+      at ``C=1`` for both losses. Each value of C is rated by the mean of the precisions at 1, 3 and 5. A step
+      is an improvement if it increases this mean by more than 0.5 % of the best mean so far. The increase
+      must also exceed its standard error. After the search, a parabola is fitted to three means: the mean at
+      the best value of C, and the means at the next smaller and the next larger value. C becomes the value at
+      which the parabola is highest. This value differs from the best value of the search by at most a factor
+      of ``10**0.25``, which is half a step of the search.
     - The second kind chooses C by the loss on the held-out rows. It is used in all other cases. The search
       starts at ``C=1``. A step is an improvement if it lowers the loss by more than 2 %.
 
@@ -173,16 +182,20 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     With the squared hinge loss, the fit reads a dense X in place and does not copy it. This holds for the
     dtypes float16, float32 and float64 and for any memory order. X may be memory-mapped from a ``.npy`` file.
     The fit reads X in blocks of rows, and computes matrix products for up to 64 labels at once. In addition
-    to X and the weights, the fit usually takes about a fifth of the memory that X would take in float32, and
-    at most about half of this memory. For a small X, the fit takes up to 100 MB. For a dense X, the solver
-    "fast" minimizes the objective of every label over all rows, as "exact" does. Only the stopping rule for
-    rare labels differs from "exact". For rare labels, the tolerance of the gradient is ten times as large as
-    with "exact". Let L be the lowest loss of a model that ignores X and gives all rows the same score. The
-    fit of a rare label also stops after a step that lowers the objective by at most ``tol * L / 2``. The
-    weights can therefore differ slightly from the weights for a sparse X with the same values. With the
-    logistic loss, the fit makes two copies of a dense X, one by row and one by column. Each copy takes 4
-    bytes per value, or 8 bytes per nonzero value if some values are 0. If columns are scaled, a scaled copy
-    of X takes 4 additional bytes per value.
+    to X and the weights, the fit usually takes about a fifth of the memory that X would take in float32. It
+    takes at most about half of this memory, or up to 100 MB for a small X.
+
+    With the squared hinge loss and a dense X, the solver "fast" minimizes the objective of every label over
+    all rows, as "exact" does. Only the stopping rule for rare labels differs from the rule of "exact". For
+    rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare label
+    also stops after a step that lowers the objective by at most ``tol * L / 2``. Here, L is the lowest
+    possible loss of the label if all rows get the same score. As in the objective, this loss is summed over
+    all rows and multiplied by C. The weights for a dense X can therefore differ slightly from the weights for
+    a sparse X with the same values.
+
+    With the logistic loss, the fit makes two copies of a dense X: one stored by row, and one stored by
+    column. Each of the two copies takes 4 bytes per value, or 8 bytes per nonzero value if some values are 0.
+    If `normalize` scales the columns, a third copy with the scaled columns takes 4 bytes per value.
 
     The following paragraphs are about a sparse X.
 
@@ -276,12 +289,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
             a label is the probability that Y has the label for a row, given that the label is true for this
             row. `manylabel.metrics.propensities` estimates propensities. The loss of a label is multiplied by
-            ``2/p - 1`` in each row of Y that has the label, where p is the propensity of the label. With this
-            factor, the loss is convex, and is an upper bound of an unbiased estimate of the loss for a
-            complete Y [1]_. Rare labels then get higher scores. With ``C="auto"``, C may be chosen by the
-            precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
-            precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
-            label in `label_weight`. If `propensities` is None, Y is assumed to be complete.
+            ``2/p - 1`` in each row of Y that has the label, where p is the propensity of the label. The loss
+            for a complete Y is unknown, but an unbiased estimate of it exists. The loss with the factor is a
+            convex upper bound of this estimate [1]_. Propensities raise the scores of rare labels, because
+            rare labels usually have low propensities. If `propensities` is None, Y is assumed to be complete.
+
+            With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes
+            of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p`` instead of
+            1, where w is the weight of the label in `label_weight`.
 
         References
         ----------

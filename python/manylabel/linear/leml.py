@@ -43,10 +43,10 @@ class LEMLClassifier(LinearClassifier):
     Parameters
     ----------
     rank : int, default=100
-        Maximum number of columns of W and H; >= 1. `fit` uses fewer columns if there are fewer than `rank`
-        training rows, or if fewer than `rank` labels occur in these rows. In this case, `rank` does not limit
-        the rank of the weight matrix ``W H'``, where H' is the transpose of H. Only `alpha` then regularizes
-        the model.
+        Maximum number of columns of W and H; >= 1. The weight matrix is ``W H'``, where H' is the transpose
+        of H. Its rank is at most the number of columns of W and H. `fit` uses fewer than `rank` columns if
+        there are fewer than `rank` training rows, or if fewer than `rank` labels occur in these rows. The
+        parameter `rank` then has no effect, and only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. The penalty is ``alpha/2 (|W|^2 + |H|^2)``. At the
         minimum of the objective, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the
@@ -125,11 +125,11 @@ class LEMLClassifier(LinearClassifier):
     scaled as `normalize` states. w is the mean of the sample weights times the mean of the label weights. The
     search continues in the direction in which the loss on the held-out rows falls. The fit with the first
     value takes four turns. The fit with each further value continues from the factors of the previous fit and
-    takes two turns. A parabola through the lowest loss and the two neighboring losses approximates the loss
-    near its minimum. There are two values of alpha at which this parabola is 0.5 % above its minimum. `fit`
-    uses the smaller of these two values, because a smaller alpha gives better rankings. `fit` stores this
-    value as `alpha_` and then fits the model to all rows. `alpha_` grows with s, with the sample weights and
-    with the label weights.
+    takes two turns. After the search, a parabola in the logarithm of alpha is fitted to three losses: the
+    lowest loss, and the losses at the next smaller and the next larger value of alpha. At two values of
+    alpha, the parabola is 0.5 % above its minimum. `fit` takes the smaller of the two, because a smaller
+    alpha gives better rankings. It stores this value as `alpha_` and then fits the model to all rows.
+    `alpha_` grows with s, with the sample weights and with the label weights.
 
     With ``threshold="auto"``, a tenth of the rows is held out after the last turn, but at most 2,000 rows.
     With fewer than 500 rows, up to a quarter of them is held out. If the held-out part has fewer than 200
@@ -149,16 +149,19 @@ class LEMLClassifier(LinearClassifier):
     hours.
 
     The fit reads a dense X in place and does not copy it. This holds for the dtypes float16, float32 and
-    float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and multiplies
-    each block as a dense matrix. If X has at most twice as many columns as rows, the ridge regressions use
-    the Gram matrix of the columns. The conjugate gradient steps then do not read X. The Gram matrix is not
-    used if it would take more than 64 MB and also more than 0.3 times the memory of X in float32. The
-    objective is the same as for a sparse X with the same values, but products are rounded differently.
+    float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and computes
+    dense matrix products with each block. The objective is the same as for a sparse X with the same values,
+    but products are rounded differently.
 
-    For a sparse X, the fit takes 14 bytes of memory per stored value. For any X, it takes 4 r bytes per row
-    (12 r bytes with Newton's method) and ``22 r (n_features + n_labels)`` bytes. If the threshold is learned,
-    the factor 22 increases to 35. With ``alpha="auto"`` and few rows, the factor increases to at most 110. W
-    and H are dense arrays.
+    For a dense X, the ridge regressions can use the Gram matrix of the columns. The conjugate gradient steps
+    then do not read X. The Gram matrix is used if two conditions hold. First, X has at most twice as many
+    columns as rows. Second, ``24 n_features^2`` bytes are at most 64 MB, or at most 0.3 times the memory of X
+    in float32.
+
+    The fit takes 4 r bytes of memory per row (12 r bytes with Newton's method). It also takes
+    ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22 increases to 35. With
+    ``alpha="auto"`` and few rows, the factor increases to at most 110. For a sparse X, the fit takes 14
+    additional bytes per stored value of X. W and H are dense arrays.
 
     References
     ----------

@@ -28,8 +28,11 @@ class PDSparseClassifier(SparseLinearClassifier):
 
     `fit` minimizes ``sum_k (|w_k|^2/2 + l1 |w_k|_1) + C sum_i max(0, 1 + max_n w_n.x_i - min_p w_p.x_i)``
     over the weights w_k of all labels k. For each row x_i, n runs over the labels that the row does not have,
-    and p over the labels that it has. The solver works on the dual problem, one row at a time. Each row has
-    an active set of a few labels. Only the dual variables of these labels may be nonzero [1]_.
+    and p over the labels that it has.
+
+    The solver works on the dual problem, which has one variable for each pair of a row and a label. It
+    updates the variables of one row at a time. Each row has an active set of a few labels. For all other
+    labels, the variables of the row are 0 [1]_.
 
     Parameters
     ----------
@@ -45,29 +48,29 @@ class PDSparseClassifier(SparseLinearClassifier):
         Relative tolerance; finite and > 0. The fit has converged when the duality gap is below `tol` times
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
-        How `fit` finds the labels that most violate the margin of a row. A label that the row does not have
-        violates the margin if its score plus 1 is higher than the lowest score of the labels that the row
-        has. The higher the score of such a label, the more the label violates the margin. "exact" computes
-        the scores of all labels. "sampled" estimates the scores from a random sample of the features of the
-        row. The probability that a feature is drawn is proportional to its absolute value in the row.
+        How `fit` finds the labels that most violate the margin of a row. Let s be the lowest score among the
+        labels that the row has. Every other label should have a score of at most ``s - 1``. If its score is
+        higher, the label violates the margin. The higher the score, the more the label violates the margin.
+        "exact" computes the scores of all labels. "sampled" estimates the scores from a random sample of the
+        features of the row. The probability that a feature is drawn is proportional to its absolute value in
+        the row.
     n_candidates : int or None, default=None
         Maximum number of labels that a pass adds to the active set of a row; >= 1. The labels that most
-        violate the margin of the row are added (see `search`). With None, the maximum starts at the mean
-        number of labels per row. After each pass that spent more than two thirds of its work on the search
-        for labels, the maximum is doubled, but it never exceeds 100. If `n_candidates` is an int, all passes
-        use this number.
+        violate the margin of the row are added (see `search`). With an int, all passes have this maximum.
+        With None, the maximum of the first pass is the mean number of labels per row, rounded up. It is
+        doubled after each pass in which the search for labels takes more than two thirds of the work, but it
+        never exceeds 100.
     post_solve : bool, default=True
-        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. The refit takes
-        no more passes than the main fit took, and stops earlier when it has converged within `tol`. With
-        `early_stopping`, the refit takes no more passes than the main fit needed to reach its best weights.
-        In this case, the refitted weights are kept only if the refit does not lower the precision on the
-        held-out rows.
+        Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. It stops when it
+        has converged within `tol`, and makes at most as many passes as the main fit. With `early_stopping`,
+        the refit makes at most as many passes as the main fit needed to reach its best weights. The refitted
+        weights are then kept only if the refit does not lower the precision on the held-out rows.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). The weights depend on `fit_intercept` only if `normalize` scales the columns of X. In this
-        case, columns with mostly nonzero values are centered if `fit_intercept` is True, and not centered
-        otherwise.
+        Notes). If `normalize` scales the columns of X, `fit_intercept` also affects the weights. True centers
+        columns with mostly nonzero values, and False centers no columns. If `normalize` does not scale the
+        columns, the weights do not depend on `fit_intercept`.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold, so that the number of predicted labels on held-out
@@ -114,13 +117,20 @@ class PDSparseClassifier(SparseLinearClassifier):
     Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
     in `intercept_`. `predict` assigns the labels with positive scores.
 
-    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
-    entries of `coef_` in the columns of the nonzero features of the row. The fit stores a copy of X, and 12
-    bytes for each label in the active set of each row. The copy takes 8 bytes per nonzero value, or 4 bytes
-    per value of a dense X that has no zeros at all. The fit also stores about 30 bytes for each distinct
-    (feature, label) pair that occurs in at least one row. A pair occurs in a row if the feature is nonzero in
-    the row and the label is in the active set of the row. `early_stopping` doubles the memory of the weights
-    and the active sets.
+    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. To find m for a row, take the
+    columns of `coef_` for all features that are nonzero in the row. Then m is the number of nonzero entries
+    in these columns.
+
+    The fit stores the following data:
+
+    - A copy of X. It takes 4 bytes per value if X is dense and has no zeros at all. Otherwise, it takes 8
+      bytes per nonzero value.
+    - The active sets. They take 12 bytes for each label in the active set of each row.
+    - The weights. They take about 30 bytes for each distinct (feature, label) pair that occurs in at least
+      one row. A pair occurs in a row if the feature is nonzero in the row and the label is in the active set
+      of the row.
+
+    `early_stopping` doubles the memory of the active sets and the weights.
 
     If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
     then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. A dense X
@@ -129,13 +139,16 @@ class PDSparseClassifier(SparseLinearClassifier):
     The loss compares the scores of the labels that a row has with the scores of the labels that it does not
     have. The fitted weights therefore determine a ranking, but the sign of a score has no meaning. In
     addition, the loss does not take into account how frequent a label is. For these two reasons, a threshold
-    and intercepts are learned after the weights. A tenth of the rows (at most 2,000) is held out. If a tenth
-    of the rows is less than 100 rows, up to five different tenths are held out one after the other. The
-    held-out rows must be scored by weights that were not learned from these rows. No new fit is needed for
-    this purpose. The weight vector of a label is a sum of multiples of the training rows, reduced by the L1
-    penalty. `fit` copies the weights and removes the terms of the held-out rows from the sums in the copy.
-    Two passes over the remaining rows then adapt the copy, and the adapted copy scores the held-out rows. The
-    weights in `coef_` do not change.
+    and intercepts are learned after the weights, from the scores of held-out rows.
+
+    Without `early_stopping`, the weights in `coef_` are learned from all rows. After that, a tenth of the
+    rows (at most 2,000) is held out. If a tenth is less than 100 rows, up to five different tenths are held
+    out one after the other. The held-out rows must be scored by weights that were not learned from these
+    rows. `fit` therefore copies the weights, and removes the influence of the held-out rows from the copy.
+    Apart from the effect of the L1 penalty, the weight vector of a label is a sum. The sum has one term for
+    each training row, and each term is a multiple of the row. In the copy, `fit` subtracts the terms of the
+    held-out rows. Two passes over the remaining rows then adapt the copy, and the adapted copy scores the
+    held-out rows. The weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

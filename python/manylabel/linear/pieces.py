@@ -1,9 +1,11 @@
 """Division of the fit of `DiSMECClassifier` into pieces, which several machines can share.
 
-The fit divides the labels into groups, which are called units. A piece is a range of consecutive units. With
-a dense X and the squared hinge loss, a unit has up to 256 labels. In all other cases, a unit has up to
-sixteen labels of similar frequency, or up to thirty-two if the labels are rare. A unit of up to sixteen or
-thirty-two labels is also called a panel.
+The fit divides the labels into groups, which are called units. A piece is a range of consecutive units. The
+size of a unit depends on X and the loss:
+
+- If X is dense and the loss is the squared hinge loss, a unit has up to 256 labels.
+- In all other cases, a unit is also called a panel. A panel has up to 16 labels of similar frequency, or up
+  to 32 labels if the labels are rare.
 """
 
 from __future__ import annotations

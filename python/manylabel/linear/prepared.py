@@ -87,11 +87,17 @@ def prepared_rows(
     Returns
     -------
     tuple or None
-        Five values: the prepared rows; their transpose, or None if it is not needed; the column index in X of
-        each prepared column except the column of ones; the number of columns of X; and the number of columns
-        of the prepared rows. The result is None if X is dense, if X is not memory-mapped from a folder that
-        `convert` or `manylabel.dask.fit` wrote, or if the process is not allowed to write to this folder. The
-        fit then makes copies in memory.
+        The tuple has five values:
+
+        - the prepared rows;
+        - the transpose of the prepared rows, or None if `by_column` is False;
+        - the column index in X of each column of the prepared rows, except the column of ones;
+        - the number of columns of X;
+        - the number of columns of the prepared rows, including the column of ones, if there is one.
+
+        The result is None if X is dense, or if X is not memory-mapped from a folder that `convert` or
+        `manylabel.dask.fit` wrote. It is also None if the process is not allowed to write to this folder. In
+        these cases, the fit makes copies in memory.
     """
     folder = folder_of(X)
     if folder is None or isinstance(X, np.ndarray):
@@ -155,10 +161,10 @@ def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepare
 
 
 def _written_once(folder: Path, write: Callable[[Path], None]) -> None:
-    """Create a folder and fill it with the function `write`, if the folder does not exist.
+    """Create a folder whose files are written by the function `write`, unless the folder already exists.
 
-    `write` fills a temporary folder, which is renamed when it is complete. If an exception is raised, the
-    temporary folder is removed.
+    `write` gets the path of a temporary folder and writes the files to it. The temporary folder is then
+    renamed to `folder`. If an exception is raised, the temporary folder is removed.
     """
     if folder.exists():
         return

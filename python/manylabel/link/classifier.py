@@ -53,9 +53,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     machine on p [1]_.
 
     With the logistic loss and the softmax loss, the numbers that the link computes are logits. With the
-    squared loss, they are least-squares predictions of the entries of Y, which are 0 or 1. The score of a
-    label is the number that the link computes for the label, minus a threshold. With the squared loss, 1/2 is
-    also subtracted (see `threshold`).
+    squared loss, these numbers are least-squares predictions of Y. The entries of Y are 0 or 1, but the
+    predictions can be any numbers. The score of a label is the number that the link computes for the label,
+    minus a threshold. With the squared loss, 1/2 is also subtracted (see `threshold`).
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         link. For example, the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / q)``, where p and p' are the
         linear predictions of two rows. Here, q is the median of the squared distances ``|p - p'|^2`` over all
         pairs of rows. With more than 1,000 rows, q is computed for 1,000 random rows. With ``gamma=1``, the
-        frequencies follow the median heuristic. "auto" tries the values 1/4 and 1/2, and also 1 if 1/4 is not
-        better than 1/2. Of these values, "auto" chooses the one for which a least-squares fit has the lowest
-        leave-one-out error (see Notes). This parameter is ignored with ``kernel="linear"``.
+        frequencies follow the median heuristic. "auto" compares the values 1/4, 1/2 and 1. It chooses the
+        value for which a least-squares fit has the lowest leave-one-out error. The value 1 is skipped if 1/4
+        has a lower error than 1/2 (see Notes). This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -127,9 +127,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Number that is subtracted from the logits to get the scores. With the squared loss, the score is
         ``prediction - 1/2 - threshold``. `predict` assigns the labels with positive scores. "zero" is the
         threshold 0, which corresponds to a probability of one half. "auto" learns the threshold on held-out
-        rows (see Notes). The learned threshold is the value nearest to 0 for which the number of predicted
-        labels on the held-out rows is between 0.7 and 1.4 times the number of true labels. With
-        ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the threshold 0.
+        rows (see Notes). The number of predicted labels must be between 0.7 and 1.4 times the number of true
+        labels, in total over the held-out rows. Of all thresholds that meet this condition, "auto" chooses
+        the one nearest to 0. With ``loss="softmax"``, `predict` does not depend on the threshold, and "auto"
+        is the threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
@@ -174,8 +175,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
         The transpose of V. With ``kernel="linear"``, the shape is (n_labels, n_components_).
     intercept_ : ndarray of shape (n_labels,), dtype float32
-        Intercepts v of the labels minus `threshold_`. With the squared loss, 1/2 is also subtracted. The
-        intercept is -inf for labels that occur in no training row.
+        Intercepts of the scores. They are ``v - threshold_``, or ``v - 1/2 - threshold_`` with the squared
+        loss, where v contains the intercepts of the link. The intercept is -inf for labels that occur in no
+        training row.
     gamma_ : float
         The value of `gamma`, as given or chosen.
     threshold_ : float
@@ -240,11 +242,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
       are fitted together. Otherwise, up to 4096 labels are fitted together.
     - With "newton-cg", 320 n bytes for each thread.
 
-    `max_memory` limits only the memory for the fit of the link. The embedding is fitted in float64. The Notes
-    of `Rembrandt` describe its memory. If more than half of the values of X are nonzero, the embedding is
-    fitted to a dense float64 array. This array is X itself if X is a dense float64 array and its columns are
-    not scaled. Otherwise, the array is a copy that takes 8 bytes per value. Predictions compute the random
-    features of a few rows at a time, and do not store the random features of all rows.
+    `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
+    for the fit of the embedding, which computes in float64. If more than half of the values of X are nonzero,
+    the embedding is fitted to a dense float64 array. This array is a copy of X that takes 8 bytes per value.
+    X is not copied if it is a float64 array in C order, its columns are not scaled, and no rows are left out
+    (because of weight 0 or `early_stopping`). Predictions compute the random features of a few rows at a
+    time, and do not store the random features of all rows.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
@@ -262,14 +265,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     predictions for the training rows, as in [1]_.
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
-    frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. Otherwise,
-    these fits use 500 to `n_features` random features. More than 500 are used only if the comparison then
-    takes at most a tenth of the time of the fit of V. The final model differs from the compared models, so
-    the comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty than
-    `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty. Second, with more than
-    4000 rows, the error is a weighted mean of the leave-one-out error and the training error. The weight of
-    the training error increases with the number of rows, up to one half. ``gamma=1`` is skipped if 1/4 has a
-    lower error than 1/2.
+    frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. If
+    `n_features` is larger, these fits use at least 500 random features. They use more, up to `n_features`, as
+    long as the whole comparison takes at most a tenth of the estimated time of the fit of V. The final model
+    differs from the compared models, so the comparison makes two corrections. First, with "psgd", the
+    comparison uses a smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of
+    the ridge penalty. Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out
+    error and the training error. The weight of the training error increases with the number of rows, up to
+    one half. ``gamma=1`` is skipped if 1/4 has a lower error than 1/2.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
@@ -277,10 +280,15 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
     second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
     The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
-    tenth of the time of the fit of V. With fewer than 2500 rows, further fifths of the rows are held out one
-    after the other. This ends when at least 500 rows or all rows have been held out, or when the held-out
-    rows have at least 500 positive entries for the sampled labels. If all held-out rows together have fewer
-    than ten such entries, the threshold is 0.
+    tenth of the time of the fit of V.
+
+    With fewer than 2500 rows, a fifth of the rows may be too few to learn a threshold. The second fit and the
+    scoring are therefore repeated, each time with another fifth held out. After five fits, each fifth has
+    been held out once, and the repetitions end. They end earlier if at least 500 rows have been held out in
+    total. They also end earlier if the rows held out so far have at least 500 positive entries for the
+    sampled labels. If all held-out rows together have fewer than ten positive entries for the sampled labels,
+    the threshold is 0. The absolute value of a learned threshold is at most 4.6, or at most 0.49 with the
+    squared loss.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the
@@ -537,9 +545,10 @@ def smooth_link_space(n_samples: int) -> dict[str, Any]:
     Parameters
     ----------
     n_samples : int
-        Number of training rows of each fit of the search; >= 5. If the search uses cross-validation, this is
-        the number of training rows of a fold. The range of the parameter `shrink` depends on `n_samples`.
-        With fewer than 5 rows, this range would include 1/2, which is not a valid value of `shrink`.
+        Number of training rows of each fit of the search; >= 5. If the search uses cross-validation, do not
+        count the rows of the fold that is held out. The range of the parameter `shrink` depends on
+        `n_samples`. With fewer than 5 rows, this range would include 1/2, which is not a valid value of
+        `shrink`.
 
     Returns
     -------

@@ -1,13 +1,15 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
-Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
-predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, all (row, label)
-pairs are sorted by probability and divided into bins. The numbers of pairs in any two bins differ by at
-most 1. In each bin, the mean probability is compared with the fraction of true labels. The calibration error
-is the mean of the absolute differences over all bins.
+The measures use only the candidate labels of each row. If probabilities are sparse, such as the result of
+``predict_proba_topk``, the candidates of a row are the labels with a stored entry in this row. If
+probabilities are dense, all labels are candidates. The only exception is `calibration_error` with
+``pairs="all"``, which also uses labels without a stored entry, with the probability 0.
 
-If probabilities are sparse, such as the result of ``predict_proba_topk``, the candidates of a row are the
-labels with a stored entry in this row. If probabilities are dense, all labels are candidates.
+Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
+predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, all pairs of a row
+and a candidate are sorted by probability and divided into bins. The numbers of pairs in any two bins differ
+by at most 1. In each bin, the mean probability is compared with the fraction of true labels. The calibration
+error is the mean of the absolute differences over all bins.
 """
 
 from __future__ import annotations
@@ -107,11 +109,11 @@ def calibration_error(
 
     Notes
     -----
-    Even perfectly calibrated probabilities have an error above 0, since the fraction of true labels in a bin
-    is random. This random part of the error increases with the number of bins and decreases with the number
-    of pairs. With ``average="label"`` and ``pairs="candidates"``, the error of a label is mostly random if
-    few rows have a stored entry for this label. If this is the case for most labels, the result is mostly
-    random, too.
+    Even perfectly calibrated probabilities have an error above 0, because the fraction of true labels in a
+    bin differs from the mean probability by chance. The error due to chance increases with the number of bins
+    and decreases with the number of pairs. With ``average="label"`` and ``pairs="candidates"``, the error of
+    a label is mostly due to chance if few rows have a stored entry for this label. If most labels have few
+    stored entries, the mean over the labels is mostly due to chance, too.
 
     The time is O(m log m), where m is the number of stored entries of `Y_true` and `probabilities`. If an
     argument is dense, all of its entries count as stored. Sparse arguments are never made dense.
@@ -153,9 +155,9 @@ def calibration_error(
 def _error(values: Floats, hits: NDArray[np.bool_], others: int, missed: int, n_bins: int) -> float:
     """Return the calibration error of (row, label) pairs.
 
-    `values` contains the probability of each listed pair, and `hits` states for each listed pair whether its
-    label is true. `others` is the number of additional pairs, which have the probability 0. `missed` is the
-    number of additional pairs whose label is true.
+    `values` contains the probabilities of pairs that have a stored entry. `hits` states for each of these
+    pairs whether its label is true. `others` is the number of additional pairs, which have no stored entry
+    and count with the probability 0. `missed` is the number of these additional pairs whose label is true.
     """
     n = len(values) + others
     if n == 0:
@@ -246,9 +248,10 @@ def brier_at_k(Y_true: Matrix, probabilities: Matrix, k: int | Sequence[int] = (
     probabilities : ndarray or sparse matrix of shape (n, c)
         Probabilities of the labels, in [0, 1].
     k : int or sequence of int, default=(1, 3, 5)
-        Number of labels per row, >= 1. If `probabilities` is sparse, only the stored entries are candidates.
-        If it is dense, all labels are candidates. If a row has fewer than k candidates, all its candidates
-        are used.
+        Number of labels to use in each row, >= 1. The k most probable candidates of a row are used. If
+        `probabilities` is sparse, the candidates are the labels with a stored entry in the row. If
+        `probabilities` is dense, all labels are candidates. If a row has fewer than k candidates, all its
+        candidates are used.
 
     Returns
     -------
@@ -348,9 +351,9 @@ def _checked(Y_true: Matrix, probabilities: Matrix) -> tuple[csr_array, csr_arra
 
 
 def hits_of(P: csr_array, Y: csr_array) -> NDArray[np.bool_]:
-    """Return a boolean array that states for each stored entry of P whether the row has the label.
+    """Return a boolean array that states for each stored entry of P whether its label is true.
 
-    A row has a label if Y has a stored entry at the same position.
+    The label of an entry of P is true if Y has a stored entry in the same row and column.
     """
     if Y.nnz == 0:
         return np.zeros(P.nnz, dtype=bool)

@@ -1,22 +1,25 @@
 """Ranking measures for extreme multi-label classification, for dense and sparse scores.
 
-Every measure uses the k labels with the highest scores in each row. Let n_i be the number of true labels of
-row i. Let j(i, r) be the label of row i at rank r, where ranks count from 1. Let h_ir be 1 if j(i, r) is a
-true label of row i (a hit), and 0 otherwise (a miss).
+Every measure uses the k labels with the highest scores in each row. The table below defines the measures with
+these symbols:
+
+- n_i is the number of true labels of row i.
+- j(i, r) is the label of row i at rank r. Ranks count from 1.
+- h_ir is 1 if j(i, r) is a true label of row i (a hit), and 0 otherwise (a miss).
+- p_ir is the propensity of the label j(i, r). It is the probability that the label matrix has this label for
+  a row, given that the label applies to the row. The function `propensities` estimates propensities.
+- I(m) = sum_{r<=m} 1 / log2(r + 1) is the discounted gain of m hits at the first m ranks.
 
 =================  =====================================================================================
-`precision_at_k`   mean of sum_{r<=k} h_ir / k over all rows i
-`recall_at_k`      mean of sum_{r<=k} h_ir / n_i over all rows i with at least one true label
-`ndcg_at_k`        mean of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, n_i)) over all rows i
+`precision_at_k`   mean over all rows i of sum_{r<=k} h_ir / k
+`recall_at_k`      mean over all rows i with at least one true label of sum_{r<=k} h_ir / n_i
+`ndcg_at_k`        mean over all rows i of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, n_i))
 `psp_at_k`         sum of h_ir / p_ir over all i and r<=k, divided by the largest possible sum
 `psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, n_i)) instead of h_ir
 =================  =====================================================================================
 
-Here I(m) = sum_{r<=m} 1 / log2(r + 1), which is the discounted gain of m hits at the first m ranks. In
-`ndcg_at_k`, a row without true labels counts as 0. p_ir is the propensity of the label j(i, r): the
-probability that the label matrix has this label for a row, given that the label applies to the row. The
-function `propensities` estimates propensities. The Extreme Classification Repository [1]_ uses the same
-definitions, but reports percentages. The functions of this module return fractions.
+In `ndcg_at_k`, a row without true labels counts as 0. The Extreme Classification Repository [1]_ uses the
+same definitions, but reports percentages. The functions of this module return fractions.
 
 All measures treat ``scores`` in the same way. Only candidate labels are ranked. In dense ``scores``, every
 entry except -inf is a candidate. In sparse ``scores``, such as the result of ``predict_topk``, only stored
@@ -27,9 +30,10 @@ the lower column index ranks first.
 NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
 unknown entries out of the rankings. A label with an unknown entry in a row is not a candidate in this row, so
 it is neither a hit nor a miss. The labels that rank lower move up by one rank. If sparse ``scores`` have only
-the k best labels of each row, each unknown entry of these labels leaves an empty rank at the end of the row.
-To avoid empty ranks, call ``predict_topk`` with ``k + u``, where u is the largest number of unknown entries
-in a row.
+the k best labels of each row, no other label can fill the last ranks. For example, if a row has unknown
+entries for 2 of its k best labels, its ranks k - 1 and k are empty. To avoid empty ranks, call
+``predict_topk`` for ``k + u`` labels per row, where u is the largest number of unknown entries in a row of
+``Y_true``.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
@@ -183,7 +187,7 @@ def propensities(Y_train: Matrix, *, A: float = 0.55, B: float = 1.5) -> Floats:
 
     As in [1]_, the propensity of label j is estimated as p_j = 1 / (1 + C (N_j + B)^-A), with
     C = (log N - 1) (B + 1)^A. N is the number of training rows, and N_j is the number of training rows with
-    label j.
+    label j. The logarithm is natural.
 
     Parameters
     ----------
@@ -283,10 +287,11 @@ def psndcg_at_k(
 ) -> float | Floats:
     """Compute propensity-scored nDCG at k (PSnDCG@k).
 
-    Let t be the number of true labels of a row, and let S be the sum of 1 / log2(i + 1) over i from 1 to
-    min(k, t). A true label j of the row at rank r <= k has the gain 1 / (p_j log2(r + 1) S), where p_j is the
-    propensity of the label. The result is the sum of all gains in all rows, divided by the largest possible
-    sum. The sum is largest if the true labels of each row rank first, in order of increasing propensity.
+    A hit is a true label among the k labels with the highest scores of a row. A hit at rank r has the gain
+    1 / (p log2(r + 1) S), where p is the propensity of the label. S is the sum of 1 / log2(i + 1) over i from
+    1 to min(k, t), where t is the number of true labels of the row. The result is the sum of the gains of all
+    hits in all rows, divided by the largest possible sum. The sum is largest if the true labels of each row
+    rank first, in order of increasing propensity.
     """
     ks = check_k(k)
     Y, scores = known_pair(Y_true, scores)

@@ -58,7 +58,10 @@ class RankingScorer:
         return RankingScorer(self.measure, self.k, metrics.propensities(Y))
 
     def of_ranking(self, Y: Any, top: Any) -> float:
-        """Return the value of the measure for `top`, a result of `ranking` with k or more labels per row."""
+        """Return the value of the measure for Y and the ranking `top`.
+
+        The ranking is a result of the function `ranking`, called with the k of this scorer or a larger k.
+        """
         more: tuple[Any, ...] = ()
         if self.measure.startswith("PS"):
             if self.propensities is None:

@@ -39,10 +39,10 @@ def iterative_split(
     """Split rows into training and test rows, so that every label has about the same frequency in both.
 
     The two parts are the training rows and the test rows. The rows are first assigned by iterative
-    stratification [1]_. Each step takes the label with the fewest unassigned rows, and assigns all unassigned
-    rows of this label. Each of them is assigned to the part that still needs the most rows of this label.
-    After the last step, rows are moved or exchanged between the parts as long as this makes the frequencies
-    of the labels in the two parts more similar.
+    stratification [1]_. Each step takes the label with the fewest unassigned rows, and assigns these rows one
+    by one. A row goes to the part that still needs the most rows with this label. After the last step, rows
+    are moved or exchanged between the parts as long as this makes the frequencies of the labels in the two
+    parts more similar.
 
     Parameters
     ----------
@@ -101,8 +101,9 @@ def iterative_split(
 class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     """Cross-validation with folds that all have about the same frequency of each label.
 
-    The rows are assigned to the folds by iterative stratification [1]_ and exchanges of rows; see
-    `iterative_split`. The class can be used as `cv` in scikit-learn and in `cross_validate`.
+    The rows are first assigned to the folds by iterative stratification [1]_. Then rows are moved or
+    exchanged between the folds; see `iterative_split`. The class can be used as `cv` in scikit-learn and in
+    `cross_validate`.
 
     Parameters
     ----------
@@ -255,19 +256,21 @@ def stratified_parts(Y: csr_array, shares: NDArray[np.float64], random_state: An
 
 
 def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]) -> None:
-    """Move and exchange rows between parts, as long as this brings the parts closer to their shares.
+    """Move and exchange rows between parts, as long as this makes the label frequencies more similar.
 
     Iterative stratification assigns each row only once. The labels that are assigned last can therefore have
-    different frequencies in the parts. The share of a part is the fraction of the rows that it gets. For each
-    part and label, the deviation is the actual minus the wanted number of rows with the label in the part.
+    different frequencies in the parts. The share of a part is the fraction of all rows that it gets. The part
+    should get this fraction of the rows with each label. The deviation of a label in a part is the actual
+    minus the wanted number of rows with the label.
 
-    Each step divides the absolute deviations by the shares of the parts, and chooses the label with the
-    largest result in any part. The step also chooses two parts, a source and a target. The deviation of the
-    label is larger in the source than in the target. A row with the label moves from the source to the
-    target, and a row without the label may move back. The step chooses the rows for which the sum of squared
-    deviations over all parts and labels decreases most. If the sum does not decrease for any rows, the label
-    with the next largest result is tried. The sum also includes the deviations of the total number of rows of
-    each part, as if an additional label occurred in all rows.
+    Each step divides every absolute deviation by the share of its part, so that each label has one quotient
+    per part. The step tries the labels in decreasing order of their largest quotients. For a label, the step
+    tries pairs of two parts, a source and a target. The deviation of the label is larger in the source than
+    in the target. A row with the label moves from the source to the target, and a row without the label may
+    move in the opposite direction. The step chooses the rows that lower the sum of squared deviations over
+    all parts and labels most. The sum also includes the deviations of the total number of rows of each part,
+    as if an additional label occurred in all rows. If no rows lower the sum, the step tries the next pair,
+    and after the last pair the next label.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):
@@ -387,7 +390,10 @@ class _Parts:
         return gain
 
     def exchange(self, source: int, target: int, leaving: int, coming: int) -> None:
-        """Move row `leaving` from `source` to `target`, and row `coming` (unless it is -1) the other way."""
+        """Move row `leaving` from `source` to `target`, and row `coming` from `target` to `source`.
+
+        If `coming` is -1, only row `leaving` moves.
+        """
         out, back = (self._labels(row) for row in (leaving, coming))
         self.part[leaving] = target
         if coming >= 0:

@@ -78,10 +78,12 @@ def cross_validate(
     Notes
     -----
     The functions that `scorer` returns can also be passed to scikit-learn's `cross_validate`. With a dense Y,
-    the results are the same. However, scikit-learn's function does not accept a sparse Y. It also does not
-    compute the propensities that "PSP@k" and "PSnDCG@k" need, so they must be passed to `scorer`. The
-    function of this library accepts a sparse Y and does not make Y dense. In each fold, it computes rankings
-    only once, for the largest k of all scorers.
+    scikit-learn's function computes the same scores as this function. However, scikit-learn's function does
+    not accept a sparse Y. It also does not compute propensities. To use "PSP@k" or "PSnDCG@k" with
+    scikit-learn's function, pass the propensities to `scorer`.
+
+    `manylabel.model_selection.cross_validate` accepts a sparse Y and does not make Y dense. In each fold, it
+    ranks the labels of each test row only once, up to the largest k of scorers such as "P@1" and "P@5".
 
     Examples
     --------

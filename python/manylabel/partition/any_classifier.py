@@ -27,9 +27,9 @@ _LEAST = 1e-7
 def rows_at_once(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Divide rows into small batches, and yield each batch as a slice.
 
-    A batch has at least one row. It has so few rows that a dense array with `n_columns` values per row has at
-    most 4,194,304 values, unless a single row has more values. If there are no rows, the function yields one
-    empty slice.
+    Batches are so small that a dense array with `n_columns` values for each row of a batch has at most
+    4,194,304 values. If a single row already has more values, each batch has one row. If there are no rows,
+    the function yields one empty slice.
     """
     step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):
@@ -97,7 +97,8 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
     varying_ : ndarray of shape (n_varying,), dtype int32
         Labels that occur in some but not all training rows.
     log_odds_ : ndarray of shape (n_labels,), dtype float32
-        Constant score of each label. It is used only if `estimator_` does not score the label.
+        Log-odds of each label, computed from the training rows. A label gets this value as its constant score
+        only if `estimator_` does not score the label.
     error_ : str or None
         Message of the exception if `estimator` could not be fitted, and None otherwise.
     n_features_in_ : int
@@ -211,8 +212,9 @@ class AnyClassifier(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         csr_array of shape (n_samples, n_labels)
-            0/1 indicator matrix. If a label had the same value in all training rows, its score is the same
-            for all rows, and it is predicted if this score is positive.
+            0/1 indicator matrix. A label that occurred in all training rows or in none has a constant score.
+            If this score is positive, the label is predicted for all rows. Otherwise, the label is predicted
+            for no row. If `estimator_` is None, all labels have constant scores.
         """
         parts = []
         for rows in rows_at_once(X.shape[0], len(self.log_odds_)):

@@ -85,12 +85,13 @@ class _Answer(Generic[T]):
 class AskedScorer:
     """Scorer that calls the Python methods of the block models, and has the interface of `_core.Scorer`.
 
-    If rows may be routed to several blocks, the scores of every row are converted to log-odds, and the
-    log-odds from all blocks of the row are merged. A row that is routed to only one block also gets log-odds,
-    so that the scores of all rows are comparable. To get log-odds, some models multiply the scores of
-    different labels by different factors, so the log-odds can rank the labels in another order. For this
-    reason, the best labels are selected only after the scores of all labels in the blocks of the row have
-    been converted.
+    If `routing` allows more than one block per row, the scores of all rows are converted to log-odds. For
+    each row, the log-odds from all blocks of the row are then merged. A row that is routed to only one block
+    also gets log-odds, so that the scores of all rows are comparable.
+
+    The conversion can change the ranking of the labels, because some models convert the scores of different
+    labels with different factors. Therefore, the scores of all labels in the blocks of a row are converted
+    and merged before the best labels are selected.
 
     Parameters
     ----------

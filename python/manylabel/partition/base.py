@@ -58,8 +58,10 @@ class Block:
     factor, zero : float, default=1 and 0
         Conversion of scores: the log-odds of a score s are ``factor * (s - zero)``.
     least : float or None, default=0
-        Score above which labels are predicted. None means that only the label with the highest score is
-        predicted.
+        Score above which labels are predicted for a row that is routed only to this block. This threshold
+        applies to the scores of `scorer`, before they are converted to log-odds. None means that only the
+        label with the highest score is predicted. If the scores of several blocks are merged for a row,
+        `least` is not used.
     """
 
     labels: NDArray[np.int32]

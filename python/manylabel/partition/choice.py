@@ -130,15 +130,17 @@ class Setting:
 def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
     """Return a value of `lam` with which a single block captures a given fraction of the positive entries.
 
-    `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`. The single
-    block contains all rows. A positive entry of Y is captured if its label is in the block. Let N_j be the
-    number of rows that have the j-th most frequent label. Let J be the smallest number of most frequent
-    labels that together have at least the given fraction of the positive entries. A block with J labels has
-    the penalty ``lam * J^2``. Adding the J-th most frequent label to the block captures N_J more entries, and
-    increases the penalty by ``lam * (2 J - 1)``. The label is in the block if N_J is larger than this
-    increase, that is, if `lam` is less than ``N_J / (2 J - 1)``. The returned value is slightly less than
-    this bound. The value is proportional to the number of rows, because N_J is proportional to the number of
-    rows.
+    `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`. A positive
+    entry of Y is captured if its label is in the block. The single block contains all rows. If it has m
+    labels, its objective is ``lam * m^2`` minus the number of captured entries.
+
+    Let N_j be the number of rows that have the j-th most frequent label. Let J be the smallest number such
+    that the J most frequent labels together have at least the given fraction of the positive entries. Adding
+    the J-th most frequent label to the block captures N_J more entries, and increases the penalty by
+    ``lam * (2 J - 1)``. The label is in the block if N_J is larger than this increase, that is, if `lam` is
+    less than ``N_J / (2 J - 1)``. The returned value is slightly less than this bound. If the number of rows
+    increases and the relative frequencies of the labels stay unchanged, N_J and the returned value increase
+    in proportion to the number of rows.
 
     Parameters
     ----------
@@ -165,8 +167,8 @@ def default_lam(Y: csr_array, share: float = DEFAULT_SHARE) -> float:
 def blocks_by_rule(Y: csr_array) -> int:
     """Return the number of blocks with which the search of ``mode="rule"`` starts.
 
-    This is the largest number from 1 to 4 for which the blocks have, on average, at least 5000 rows and 500
-    labels. If there is no such number, the result is 1.
+    This is the largest number n from 1 to 4 for which Y has at least ``5000 n`` rows, and at least ``500 n``
+    labels with a positive entry. If there is no such number, the result is 1.
     """
     n_labels = len(np.unique(Y.indices))
     return max(1, min(MOST_BLOCKS, Y.shape[0] // ROWS_OF_A_BLOCK, n_labels // LABELS_OF_A_BLOCK))
@@ -244,8 +246,8 @@ def _share_found(
     """Fit a router to some of the rows, and return its accuracy on the held-out rows.
 
     The router predicts the block of a row. It is fitted to the rows that are not held out. The accuracy is
-    the fraction of the held-out rows for which the router finds the right block. The rows are weighted by
-    `sample_weight`.
+    the fraction of the held-out rows for which the router finds the right block. If `sample_weight` is given,
+    the fit and the accuracy use these weights.
     """
     usable = np.array([len(labels) > 0 for labels in found.label_blocks])
     rows = routing_rows(Y, found.row_blocks, drop_unlabeled=setting.drop_unlabeled)
@@ -409,9 +411,10 @@ def _precisions(
 ) -> NDArray[np.float64]:
     """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3).
 
-    `lams` contains the candidates for `lam` in increasing order. The partition and the models are fitted only
-    once, with the first candidate, which gives the largest label sets of blocks. For each further candidate,
-    the blocks keep fewer labels of these models.
+    `lams` contains the candidates for `lam` in increasing order. The partition, the router and the block
+    models are fitted only once, with the first candidate. With this candidate, the blocks have the most
+    labels. With a larger candidate, each block keeps a subset of these labels, and the scores of the other
+    labels are ignored.
     """
     ones, unknown_out = known_ones(Y), unknown_entries(Y_out)
     found = find_partition(X, ones, n_blocks, float(lams[0]), setting.params, setting.threads, progress)

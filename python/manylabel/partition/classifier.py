@@ -88,17 +88,19 @@ class BlockPartitionClassifier(BlockClassifier):
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
-        Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` and `mode` have
-        their default values, "auto" means one to three blocks, and the number differs between rows. Let t be
-        the sum of the probabilities of the three most probable blocks of a row. The row is routed to its most
-        probable block, and then to the next ones, until the probabilities of the chosen blocks sum to at
-        least ``0.9 t``. If `n_blocks`, `lam`, `max_labels` or `mode` has a value other than its default,
-        "auto" means one block. If rows may be routed to more than one block, the scores of the blocks are
-        merged. The merged score of a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over
-        those blocks l that the row is routed to and that have the label. Here, s_l is the log-odds of the
-        label in block l, and p_l is the probability of block l. The router computes the probabilities p_l.
-        They are scaled to sum to 1 over the blocks that the row is routed to. Scores that are margins, such
-        as the scores of `DiSMECClassifier`, are multiplied by 4 to approximate log-odds.
+        Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` or `mode` has a
+        value other than its default, "auto" means one block. Otherwise, "auto" means one to three blocks, and
+        the number differs between rows. For each row, the router computes the probability of each block. Let
+        t be the sum of the three largest probabilities of the row. The row is first routed to its most
+        probable block. Further blocks follow in the order of decreasing probability, until the probabilities
+        of the chosen blocks sum to at least ``0.9 t``.
+
+        If rows may be routed to more than one block, the scores of the blocks are merged. The merged score of
+        a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over those blocks l that the row
+        is routed to and that have the label. Here, s_l is the log-odds of the label in block l, and p_l is
+        the router's probability of block l. The probabilities p_l are scaled to sum to 1 over the blocks that
+        the row is routed to. Scores that are margins, such as the scores of `DiSMECClassifier`, are
+        multiplied by 4 to approximate log-odds.
     mode : {"rule", "accuracy", "speed"}, default="rule"
         Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
         cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
@@ -158,10 +160,11 @@ class BlockPartitionClassifier(BlockClassifier):
         Precision at 1, 3 and 5 with each candidate in `lams_`, on the held-out rows of each fold. The values
         are from 0 to 1. Without cross-validation, n_folds is 0.
     objective_ : float
-        Final value of the objective of the partition.
+        Final value of the objective of the partition, with the weight `lam_`.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
-        Value of the objective after each half step of the partition, with the smallest candidate in `lams_`
-        (see Notes). A half step optimizes either the rows or the labels of the blocks.
+        Value of the objective after each half step of the partition. A half step optimizes either the rows or
+        the labels of the blocks. If cross-validation chooses `lam`, the partition is computed with the
+        smallest candidate in `lams_` (see Notes). The values are then for this candidate, not for `lam_`.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
@@ -193,9 +196,9 @@ class BlockPartitionClassifier(BlockClassifier):
     partition and the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
-    accept it. The partition ignores `sample_weight`. However, the choice of "auto" values uses
-    `sample_weight` in two places that are described below: in the tests of the router, and in the fits of
-    cross-validation.
+    accept it. The partition ignores the sample weights. However, the sample weights can change the values
+    that are chosen for `n_blocks` and `lam` if these parameters are "auto". With ``mode="rule"``, the tests
+    of the router use the sample weights. With the other modes, the fits of cross-validation use them.
 
     If `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another
     library, Ctrl-C ends the fit when the current fits of blocks are done.
@@ -221,10 +224,11 @@ class BlockPartitionClassifier(BlockClassifier):
     repeated with the new number of blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
-    ``mode="rule"`` and several blocks, `lam` is computed as if all rows were in one block. It is about the
-    largest weight with which the labels of this block would cover at least 95 % of the positive entries of Y.
-    If you pass ``n_blocks=1``, ``mode="rule"`` sets `lam` to 0. The next paragraph describes `lam` if
-    ``n_blocks="auto"`` finds that there should be only one block.
+    ``mode="rule"`` and several blocks, `lam` is computed for an imaginary block of all rows. With this `lam`,
+    the labels of the imaginary block cover at least 95 % of the positive entries of Y. With a slightly larger
+    `lam`, the imaginary block would have fewer labels, which would cover less than 95 %. If you pass
+    ``n_blocks=1``, ``mode="rule"`` sets `lam` to 0. The next paragraph describes `lam` if ``n_blocks="auto"``
+    finds that there should be only one block.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
@@ -234,21 +238,24 @@ class BlockPartitionClassifier(BlockClassifier):
     of the positive entries of Y.
 
     With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate is computed by the rule for several blocks above, but with a percentage from 35 to 99 % in place
-    of 95 %. In each of the five folds, the partition, the router and the block models are fitted once, with
-    the smallest candidate. With a larger candidate, each block has the same rows, but only some of the labels
+    candidate is computed in the same way as `lam` with ``mode="rule"`` and several blocks (see above).
+    However, each candidate has its own percentage from 35 to 99 % in place of 95 %.
+
+    In each of the five folds, the partition, the router and the block models are fitted once, with the
+    smallest candidate. With a larger candidate, each block has the same rows, but only some of the labels
     that it has with the smallest candidate. The scores of the models that were fitted with the smallest
     candidate are therefore also used to evaluate the larger candidates. Likewise, the final fit computes the
     partition with the smallest candidate. It then reduces each block to the labels that the block has with
     the chosen weight `lam_`. With ``mode="speed"``, `estimator` is also fitted to all labels in each fold,
     because the candidates are compared with `estimator` alone.
 
-    If `n_blocks` is also "auto", the first number of blocks is the number that `BlockPartitioner` finds with
-    its default value of `lam`. The number is halved until at least one candidate is accurate enough, or
-    until the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if, in every fold, P@1,
-    P@3 and P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``,
-    the limit is 2 percentage points. For this comparison, `estimator` is fitted to all labels in each fold,
-    even with ``mode="accuracy"``.
+    If `lam` and `n_blocks` are "auto" and `max_labels` is None, ``mode="accuracy"`` and ``mode="speed"`` also
+    choose the number of blocks. They first try the number that `BlockPartitioner` finds with its default
+    value of `lam`. The number is halved until at least one candidate for `lam` is accurate enough, or until
+    the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if, in every fold, P@1, P@3 and
+    P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``, the
+    limit is 2 percentage points. For this comparison, `estimator` is fitted to all labels in each fold, with
+    either mode.
 
     References
     ----------

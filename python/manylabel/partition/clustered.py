@@ -63,8 +63,8 @@ class CBMLCClassifier(BlockClassifier):
         scaled rows. "auto" first tries one cluster per 10,000 rows, but at most 8 clusters. If c clusters
         explain less than ``c - 1`` percent of the variance of the rows, c is halved and tried again. For
         example, 8 clusters must explain at least 7 percent. Too many clusters lower the accuracy for two
-        reasons. Each model learns from fewer rows. In addition, similar rows are in different clusters,
-        although the same model should learn from them.
+        reasons. Each model learns from fewer rows. In addition, similar rows are split between clusters, so
+        no model learns from all of them.
     n_init : int, default=1
         Number of times that k-means is run with different seeds; >= 1. The clusters with the lowest inertia
         are kept.
@@ -238,11 +238,11 @@ class LPSRClassifier(BlockClassifier):
         Maximum number of candidates per part; >= 1.
     weighting : {"rank", "counts"}, default="rank"
         Method that computes a weight for each label in each part. The labels with the largest weights are the
-        candidates of the part. With "counts", each row of the part adds 1 to the weights of its own labels.
-        With "rank", each row of the part adds ``1 / (1 + rank)`` to the weight of each of its own labels.
-        Here, rank is the position of the label in the ranking of the base scorer for the row, starting at 0.
-        Ranks larger than 100 are replaced by 100. With "rank", the rows also have weights in 2-means. The
-        weight of a row is the precision at 5 of the base scorer for this row. Rows with weight 0 do not
+        candidates of the part. With "counts", the weight of a label is the number of rows of the part that
+        have the label. With "rank", the base scorer ranks the labels for each row. The label with the highest
+        score has rank 0. Each row of the part then adds ``1 / (1 + rank)`` to the weight of every label that
+        the row has. Ranks larger than 100 are replaced by 100. "rank" has a second effect: 2-means gives each
+        row a weight, which is the precision at 5 of the base scorer for this row. Rows with weight 0 do not
         influence the centers.
     random_state : int, RandomState instance or None, default=None
         Seed of 2-means. Each ``random_state=None`` of `estimator` and of its inner estimators is replaced by
@@ -264,10 +264,10 @@ class LPSRClassifier(BlockClassifier):
         The centers of the parts. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        Intercepts: minus half the squared length of each center. A row is scaled to unit length, and routed
-        to the part for which the dot product of the scaled row and the center, plus the intercept, is
-        largest. If a part would get too many rows, its intercept is lower (see Notes). A part without labels
-        has the intercept -inf.
+        The intercept of each part: minus half the squared length of its center. If a part would otherwise get
+        too many rows, its intercept is lowered (see Notes). A part without labels has the intercept -inf. A
+        row is scaled to unit length, and routed to the part for which the dot product of the scaled row and
+        the center, plus the intercept, is largest.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
         mean number of scores that are needed per row. The first value counts only the scores of candidates.
@@ -302,13 +302,13 @@ class LPSRClassifier(BlockClassifier):
     of the candidates are kept.
 
     A split separates the rows of a part by a plane that is perpendicular to the line between the two centers.
-    Each side gets at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If the
-    plane leaves fewer rows on one side, the rows nearest to the plane move from the larger to the smaller
-    side.
+    Each side must get at least ``leaf_size / 2`` rows and at least an eighth of the rows of the part. If one
+    side of the plane has too few rows, rows from the other side are moved to it. The rows nearest to the
+    plane are moved first.
 
-    After all splits, a center may be the nearest center of more than ``2 * leaf_size`` rows. The intercept of
-    this center is then lowered. Rows for which another center is nearly as close are then routed to the other
-    center.
+    After all splits, more than ``2 * leaf_size`` rows may have the same nearest center. In this case, `fit`
+    lowers the intercept of this center. Rows of this center that are nearly as close to another center are
+    then routed to that other center.
 
     References
     ----------

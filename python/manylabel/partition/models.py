@@ -45,8 +45,8 @@ def rows_of_blocks(row_blocks: NDArray[np.int32], n_blocks: int) -> list[NDArray
 def seeded(estimator: Any, seed: int, block: int) -> Any:
     """Return a clone of an estimator in which each ``random_state`` that is None is replaced by a seed.
 
-    This includes the inner estimators of the clone. Each of these parameters gets a different seed, which is
-    computed from `seed` and `block`.
+    A ``random_state`` of an inner estimator is also replaced if it is None. Each replaced parameter gets a
+    different seed, which is computed from `seed` and `block`.
     """
     model = clone(estimator)
     names = [
@@ -78,9 +78,10 @@ def fit_models(
     Parameters
     ----------
     estimator : estimator
-        Estimator to clone. An estimator of this library is fitted to the blocks directly. If a parameter of
-        this estimator is "auto", its value is chosen once, on all rows. Only thresholds are chosen for each
-        block separately. An estimator of another library is wrapped in `AnyClassifier`.
+        Estimator to clone. An estimator of another library is wrapped in `AnyClassifier`. An estimator of
+        this library is fitted to the blocks directly. Its method `_settled` first chooses values for
+        parameters that are "auto", on all rows and labels. All blocks use these values. Parameters that
+        `_settled` leaves at "auto", such as `threshold`, are chosen for each block separately.
     X : csr_array or ndarray, of shape (n_samples, n_features)
         Features. An ndarray may have any memory order, and dtype float16, float32 or float64.
     Y : csr_array of shape (n_samples, n_labels), dtype float32
@@ -96,10 +97,10 @@ def fit_models(
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y as the user passed them, dense or sparse.
     threads : int
-        Number of threads, and maximum number of blocks that are fitted at the same time. An estimator of this
-        library whose `n_jobs` is None may use several threads for a block. If the largest block would
-        otherwise finish long after the other blocks, fewer blocks of such an estimator are fitted at the same
-        time, so that each block gets more threads.
+        Number of threads, and maximum number of blocks that are fitted at the same time. If `estimator` is
+        from this library and its `n_jobs` is None, the fit of a block may use several threads. In this case,
+        fewer blocks are fitted at the same time if the largest block would otherwise finish long after the
+        other blocks. Each block then gets more threads.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
         over all blocks.

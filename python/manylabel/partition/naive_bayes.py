@@ -35,10 +35,11 @@ class NaiveBayes(MultiLabelClassifier):
     For label j and a row x, the model is ``log P(j | x) = log pi_j + sum_f x_f log theta_fj + const``. Here,
     ``x_f`` is the value of feature f in the row. ``theta_fj`` is the sum of feature f over the training rows
     with label j, divided by the sum of all features over these rows. The sums use add-one (Laplace)
-    smoothing. ``pi_j`` is the fraction of the positive entries of Y that belong to label j. ``const`` is the
-    same for all labels: it makes the probabilities ``P(j | x)`` of a row sum to 1 over all labels. The
-    product of ``P(j | x)`` and the mean number of labels per row estimates how likely label j is for the row.
-    A label is predicted if this product exceeds one half.
+    smoothing. ``pi_j`` is the fraction of the positive entries of Y that belong to label j. ``const`` depends
+    on the row, but not on the label: it makes the probabilities ``P(j | x)`` of a row sum to 1 over all
+    labels. A row may have several labels, so the probability that it has label j is estimated by
+    ``m * P(j | x)``, where m is the mean number of labels per row. Label j is predicted if this estimate
+    exceeds one half.
 
     Attributes
     ----------
@@ -104,7 +105,7 @@ class NaiveBayes(MultiLabelClassifier):
             progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
-        """Return a new model for `labels` only. For each row, its probabilities of these labels sum to 1."""
+        """Return a new model for `labels` only. In each row, the probabilities of `labels` sum to 1."""
         model = NaiveBayes(self.n_jobs)
         model.__dict__.update(vars(self))
         model.coef_ = self.coef_[labels]

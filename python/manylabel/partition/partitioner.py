@@ -44,12 +44,13 @@ class BlockPartitioner(Estimator):
     n_blocks : int or "auto", default="auto"
         Initial number of clusters; >= 1. If X has fewer than `n_blocks` distinct rows, the number of distinct
         rows is used. Rows count as equal if they are equal after they are scaled to unit length. "auto"
-        searches for the number of clusters whose partition captures the most positive entries. The search
-        first tries every number from 1 to 16. It then tries larger numbers, each about 25 % larger than the
-        previous number. No number exceeds 2,048 or the number of rows. The search stops at the first number
-        with which a block has no rows or no labels. This number is not used. The search also stops after five
-        consecutive numbers without an improvement. An improvement is a partition that captures more positive
-        entries than the best earlier partition, by more than a thousandth of all positive entries.
+        searches for the number of clusters with which the partition captures the most positive entries. The
+        search first tries every number from 1 to 16. It then tries larger numbers, each about 25 % larger
+        than the previous number. No number exceeds 2,048 or the number of rows. A number is an improvement if
+        its partition captures more positive entries than the best earlier partition, by more than a
+        thousandth of all positive entries. The search stops after five consecutive numbers without an
+        improvement. It also stops at the first number whose partition has a block without rows or without
+        labels. This last number is not used.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is chosen such that a single block
@@ -109,9 +110,9 @@ class BlockPartitioner(Estimator):
     If more than half of its values are nonzero, k-means makes a float32 copy of the rows. Otherwise, X is
     copied to a sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
-    A row moves to another block only if the label set of that block contains more labels of the row than the
-    label set of its current block. Rows therefore never move back and forth between equally good blocks.
-    Every round lowers the objective or does not change it. In the second case, `fit` stops.
+    A row moves to another block only if more of the row's labels are in that block than in the current block.
+    Rows therefore never move back and forth between equally good blocks. A round never raises the objective.
+    If a round does not change the objective, `fit` stops.
 
     An iteration of k-means takes O(nnz(X) n_blocks) time, where nnz is the number of nonzero values. k-means
     computes the centers from at most ``256 * n_blocks`` randomly drawn rows, and then assigns all rows to

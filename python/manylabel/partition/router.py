@@ -49,9 +49,10 @@ class Routing:
         the highest scores. Blocks with the score -inf are never candidates.
     share : float or None, default=None
         None means that a row is routed to all its candidates. With a number, a row may be routed to fewer
-        blocks. The probability of a block is the logistic function of its score. Let p be the sum of the
-        probabilities of the candidates. The row is routed to its most probable candidate, and then to the
-        next ones, until the probabilities of the chosen blocks sum to at least ``share * p``.
+        blocks. The probability of a block is the logistic function of its score. Candidates are chosen in
+        order of decreasing probability, until their probabilities sum to at least ``share * p``, where p is
+        the sum of the probabilities of all candidates of the row. The most probable candidate is always
+        chosen.
     """
 
     most: int
@@ -85,7 +86,8 @@ def fit_router(
     row_blocks : ndarray of shape (n_samples,), dtype int32
         The block of each row. Rows with the value -1 are ignored.
     usable : ndarray of shape (n_blocks,), dtype bool
-        Whether rows may be routed to each block. If False, the rows of the block are ignored.
+        For each block, whether rows may be routed to it. If the entry of a block is False, the rows of this
+        block are ignored.
     sample_weight : ndarray of shape (n_samples,), dtype float32, or None
         Weights of the rows.
     params : dict
@@ -100,9 +102,9 @@ def fit_router(
     router : Router
         The fitted router.
     n_iter : ndarray of shape (n_blocks,), dtype int32
-        For each block, the number of passes over the rows in the fit of its logistic regression. Blocks that
-        are not usable have no regression. If fewer than two blocks are usable, no block has one. Blocks
-        without a regression have the value 0.
+        For each block, the number of passes over the rows in the fit of its logistic regression. The value is
+        0 for blocks that are not usable, since no regression is fitted for them. If fewer than two blocks are
+        usable, no regression is fitted at all, and all values are 0.
     """
     classes = np.flatnonzero(usable)
     coef = csc_array((len(usable), X.shape[1]), dtype=np.float32)

@@ -65,9 +65,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     Each new condition is the condition that lowers the loss most [1]_. The scores of the head are a Newton
     step that lowers the loss of the covered rows. With label binning, the Newton step of each label is first
     computed separately, as if the head had no scores for other labels. Labels with similar steps are put into
-    one bin and get the same score [2]_. Label binning reduces the length of the Newton steps, and the number
-    of equations that are solved for a head. By default, there is no label binning, and a step that does not
-    lower the loss sufficiently is halved (see `step`).
+    one bin and get the same score [2]_. Label binning reduces the number of equations that are solved for a
+    head, from one equation per label to one per bin. With the example-wise loss and ``hessian="paper"``, it
+    also makes the Newton steps shorter. By default, there is no label binning, and a step that does not lower
+    the loss sufficiently is halved (see `step`).
 
     Parameters
     ----------
@@ -94,10 +95,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins of each of the two groups of labels (see `label_binning`); >= `min_bins`. None
         means no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Whether Newton steps use mixed second derivatives of the loss, which are derivatives with respect to
-        the scores of two different labels in the same bin. "restricted" uses mixed derivatives. "paper"
-        ignores them, as in [2]_, and the steps are then shorter than with "restricted". This parameter has an
-        effect only with label binning and the example-wise loss.
+        Whether Newton steps use mixed second derivatives of the loss. A mixed derivative is a derivative with
+        respect to the scores of two different labels in the same bin. "restricted" uses the mixed
+        derivatives. "paper" ignores them, as in [2]_, and the steps are then shorter than with "restricted".
+        This parameter has an effect only with label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
@@ -105,13 +106,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Newton steps are too long if most labels are rare.
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
-        `max_features`). With label binning, "exact" computes new label bins for each threshold. "fast" tries
-        at most 64 thresholds per numeric feature (65 if most values of the feature are 0). With the
-        example-wise loss and at most about ``2 * sqrt(n_labels)`` label bins, "fast" also saves time by
-        reusing label bins: a condition is tried with the label bins that the rule had before this condition.
-        With at most 256 labels, label bins are reused only for features with mostly nonzero values. With more
-        labels, they are reused for all features. When a rule is finished, the label bins of its head are
-        always computed again.
+        `max_features`). "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
+        feature are 0). With label binning, "exact" computes new label bins for each condition that it tries.
+        "fast" can instead reuse label bins to save time: it computes the label bins of the unfinished rule
+        once, and uses them for the conditions that it tries next. Label bins are reused with the example-wise
+        loss if there are at most about ``2 * sqrt(n_labels)`` label bins. With at most 256 labels, they are
+        reused only for features with mostly nonzero values. With more labels, they are reused for all
+        features. When a rule is finished, the label bins of its head are always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -129,17 +130,17 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     max_conditions : int or None, default=None
         Maximum number of conditions per rule; >= 1. None means no limit.
     predictor : {"auto", "known-label-sets", "signs"} or measure, default="auto"
-        Method that `predict` uses to convert scores to label sets. "known-label-sets" predicts one of the
-        label sets in `label_sets_`. The loss of a label set is the example-wise loss that the scores would
-        have if this set were the true label set of the row. The set with the lowest loss is predicted.
-        "signs" predicts the labels with positive scores. "auto" is "known-label-sets" for the example-wise
-        loss and "signs" for the label-wise loss. The measures are "subset-accuracy", "hamming" and
-        "example-f1". With a measure, `fit` chooses the method that is best for this measure on held-out rows
-        (see Notes). "subset-accuracy" is the fraction of rows with a completely correct label set. "hamming"
-        is the Hamming loss, the fraction of wrong entries. "example-f1" is the mean F1 of the rows, where an
-        empty label set has an F1 of 0. Compared with other fits, a fit with a measure takes about twice as
-        long with many rows, and up to six times as long with a few hundred rows. After a fit with a measure,
-        `predictor` may be set to another measure.
+        Method that `predict` uses to convert scores to label sets, or a measure for choosing the method.
+        "signs" predicts the labels with positive scores. "known-label-sets" predicts the label set in
+        `label_sets_` that has the lowest loss for the row. This loss is the example-wise loss of the scores,
+        computed as if the label set were the true label set of the row. "auto" is "known-label-sets" for the
+        example-wise loss and "signs" for the label-wise loss. The measures are "subset-accuracy", "hamming"
+        and "example-f1". With a measure, `fit` chooses the method that is best for this measure on held-out
+        rows (see Notes). "subset-accuracy" is the fraction of rows with a completely correct label set.
+        "hamming" is the Hamming loss, the fraction of wrong entries. "example-f1" is the mean F1 of the rows,
+        where an empty label set has an F1 of 0. With many rows, a fit with a measure takes about twice as
+        long as a fit without a measure. With a few hundred rows, it takes up to six times as long. After a
+        fit with a measure, `predictor` may be set to another measure.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -193,9 +194,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         "subset-accuracy", "hamming" and "example-f1" (see Notes). The attributes exist only if `predictor`
         was a measure in `fit`.
     choice_by_sets_ : ndarray of shape (3,), dtype uint8
-        For each of the three measures, 1 if `predict` chooses a known label set with the power in
-        `choice_powers_`, and 0 if it predicts the labels with scores above the bound in `choice_bounds_`. The
-        attribute exists only if `predictor` was a measure in `fit`.
+        Method for each of the three measures, in the order of `choice_powers_` (see Notes). 1 means that
+        `predict` chooses a known label set and uses the power in `choice_powers_` for this choice. 0 means
+        that it predicts the labels with scores above the bound in `choice_bounds_`. The attribute exists only
+        if `predictor` was a measure in `fit`.
     seed_ : int
         Seed of the fit, which was drawn from `random_state`.
     rules_ : Rules
@@ -224,33 +226,39 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     probabilities of this distribution. If several label sets share the lowest loss for a row,
     ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
 
-    If `predictor` is a measure, `fit` first holds out a quarter of the rows, but at most 16,384 rows, and
-    fits a model to the other rows. As long as fewer than 512 rows have been held out, `fit` repeats these two
-    steps with another quarter and a new model, up to three times. The measure on the held-out rows decides
-    between two methods. For the measure, the rows are weighted by `sample_weight`, and unknown entries of Y
-    are not counted. The first method predicts the known label set with the smallest ``loss - a * log(f)``,
-    where f is the weight of the label set in `label_set_weights_`, and the loss is the example-wise loss.
-    This method prefers frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0,
-    the method is the same as "known-label-sets". The second method predicts the labels whose scores exceed a
-    bound. The candidates for the bound are the multiples of 1/128 from -16 to 16. For each candidate, the
-    measure is averaged over all candidates that differ from it by at most 1/2. The candidate with the best
-    average is chosen. For "example-f1", the second method also predicts the label with the highest score if
-    this score does not exceed the bound. The bound for "hamming" is computed differently. A logistic
-    regression is fitted to the scores of all held-out pairs of a row and a label. It predicts the probability
-    that the row has the label. The bound is the score with a predicted probability of one half. `fit` keeps
-    the method that is better on the held-out rows, or the first method if both are equally good. A warm start
-    repeats this choice with new models of up to `n_rules` rules. With fewer than four rows, no rows are held
-    out. The method is then "known-label-sets" for "subset-accuracy", and the bound 0 for the other measures.
+    If `predictor` is a measure, `fit` chooses between two methods. For this choice, `fit` first holds out a
+    quarter of the rows, but at most 16,384 rows, and fits a model to the other rows. As long as fewer than
+    512 rows have been held out, `fit` holds out another quarter, and fits a new model to the rows outside
+    this quarter. It does this at most three times. `fit` keeps the method for which the measure on all
+    held-out rows is better, or the first method if both are equally good. In the measure, the rows are
+    weighted by `sample_weight`, and unknown entries of Y are not counted. A warm start repeats the choice
+    with new models of up to `n_rules` rules.
+
+    The first method predicts the known label set with the smallest ``loss - a * log(f)``. Here, the loss is
+    the example-wise loss, and f is the weight of the label set in `label_set_weights_`. This method prefers
+    frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0, the method is the
+    same as "known-label-sets".
+
+    The second method predicts the labels whose scores exceed a bound. For "subset-accuracy" and "example-f1",
+    the candidates for the bound are the multiples of 1/128 from -16 to 16. For each candidate, the measure is
+    averaged over all candidates that differ from it by at most 1/2. The candidate with the best average is
+    chosen. For "example-f1", the second method also predicts the label with the highest score if this score
+    does not exceed the bound. For "hamming", a logistic regression is fitted to the scores of all held-out
+    pairs of a row and a label. It predicts the probability that the row has the label. The bound is the score
+    with a predicted probability of one half.
+
+    With fewer than four rows, no rows are held out. The method is then "known-label-sets" for
+    "subset-accuracy", and the second method with the bound 0 for the other measures.
 
     X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. If `predictor` is a measure, the training rows and the held-out rows of each additional model are
-    also copied. With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of
-    shape (n_labels, n_labels). The number of these matrices does not depend on the number of rows. If bins
-    are reused (see `search`), the matrices are stored only if Y has at most 256 labels and X has features
-    with mostly zero values.
+    of X. If `predictor` is a measure, `fit` also copies the training rows and the held-out rows of the
+    additional models, for one model at a time. With the example-wise loss and ``head="complete"``, each
+    thread also stores a few matrices of shape (n_labels, n_labels). The number of these matrices does not
+    depend on the number of rows. However, if label bins are reused (see `search`), these matrices are stored
+    only if Y has at most 256 labels and X has features with mostly zero values.
 
     With n threads, the processor time of `fit` is at least about ``min(n, 4)`` times the elapsed time,
     because up to four threads wait for work without sleeping. If several fits run at the same time in
@@ -391,12 +399,19 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
         Parameters
         ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Features, of any numeric dtype. NaN marks a missing value. All other values must be finite, and at
+            most 3.4e38 in absolute value (the maximum of float32). A sparse matrix may have int32 or int64
+            indices.
+        label_weight : None, default=None
+            Label weights are not supported. Any value other than None raises a ValueError that states the
+            reason.
         eval_set : tuple of two matrices (X, y), default=None
             Further rows for early stopping: a pair ``(X_eval, y_eval)`` in the same formats as X and y. The
-            fit stops when the loss on these further rows no longer falls. No rule is fitted to the further
-            rows. However, with ``search="fast"``, the thresholds that are tried for conditions also depend on
-            the values in the further rows. `eval_set` requires ``early_stopping=True``. With
-            ``early_stopping=True`` and without `eval_set`, some rows of X are held out instead.
+            fit stops when the loss on these rows no longer falls. The rules are not fitted to these rows.
+            However, with ``search="fast"``, the thresholds that are tried for conditions depend on the values
+            in both X and X_eval. `eval_set` requires ``early_stopping=True``. With ``early_stopping=True``
+            and without `eval_set`, some rows of X are held out instead.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
@@ -633,10 +648,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         -------
         LabelExplanation, or list of FiredRule
             The rules that cover the row. The ``repr`` of each rule is the text of the rule. If `label` is
-            None, the scores of the rules sum to the result of `decision_function` for the row. If `label` is
-            given, the result is a `LabelExplanation` of the rules, and their contributions sum to the score
-            of the label. In both cases, labels that occur in no training row are an exception: their score is
-            -inf instead of the sum.
+            None, the result is a list of `FiredRule` objects. For each label, the scores of these rules sum
+            to the score that `decision_function` returns for the row. If `label` is given, the result is a
+            `LabelExplanation`: a list of the `FiredRule` objects with a nonzero score for this label. The
+            values of their attribute `contribution` sum to the score of the label. In both cases, there is
+            one exception: the score of a label that occurs in no training row is -inf instead of the sum.
 
         Raises
         ------

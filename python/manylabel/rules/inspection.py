@@ -116,7 +116,7 @@ class FiredRule:
 
     @property
     def part(self) -> str:
-        """Kind of this rule as a part of a `LabelExplanation`; always "rule"."""
+        """Kind of this part of a `LabelExplanation`. It is always "rule"."""
         return "rule"
 
     @property
@@ -386,8 +386,9 @@ class _Writer:
 
         A text contains the score and the names of the labels with this score. All texts together name at most
         `max_labels` labels. If only some labels of a score are named, the text of this score ends with the
-        number of its other labels. If further scores remain, one last text contains the number of labels with
-        these scores and the range of these scores.
+        number of its other labels, as in "+0.50 a, b and 3 more". Scores without any named label share one
+        last text, such as "-0.20 to +0.10 7 other labels". The last text contains the range of these scores
+        and the number of their labels.
         """
         labels, values = self.head(rule)
         if not len(labels):

@@ -29,8 +29,8 @@ class EditableTagger(Estimator):
     """Base class of `TextTagger`, with the methods that change labels after the fit.
 
     A subclass must have the parameter `decision`. Its method `fit` must set `classifier_` and `label_names_`.
-    The other fitted attributes that are annotated in this class may be missing. The subclass must also
-    implement `_check_fitted` and `_matrices`.
+    The fitted attributes `label_ids_`, `label_changes_`, `rows_` and `row_labels_` are optional. The subclass
+    must also implement `_check_fitted` and `_matrices`.
     """
 
     classifier_: Any
@@ -78,7 +78,8 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If an old name is not a label, or if the new names are not unique.
+            If an old name is not a label, if a new name is not a str, or if two labels would have the same
+            name after the change.
 
         Examples
         --------
@@ -162,9 +163,11 @@ class EditableTagger(Estimator):
         -----
         Terms that are not in the vocabulary of the vectorizer are ignored.
 
-        If the tagger keeps rows (see `keep_rows`), the new texts are added to these rows. Each row is stored
-        with all of its label names, including names of existing labels. A later call can add more labels. For
-        these labels, the rows that the tagger already keeps count as negative examples.
+        If the tagger keeps rows (see the parameter `keep_rows` of `TextTagger`), the new texts are added to
+        the kept rows. Each new row is stored with all of its label names, including names of existing labels.
+        The older kept rows are stored without the new labels, and this method does not use them to fit the
+        new labels. If `refit_labels` or `update` later fits a new label to all kept rows, the older rows are
+        negative examples of this label.
 
         Examples
         --------
@@ -208,21 +211,21 @@ class EditableTagger(Estimator):
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
         """Replace several labels by one merged label.
 
-        A text has the merged label if it has any of the labels in `names`, or if its labels already include
-        the name `into`.
+        A text has the merged label if it has at least one of the labels in `names`. If `labels` already
+        contains the name `into` for a text, this text also has the merged label.
 
         Parameters
         ----------
         names : iterable of str
             Names of two or more labels.
         into : str
-            Name of the merged label, which may be one of `names`.
+            Name of the merged label. It must be one of `names`, or a name that no label has yet.
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
-            Texts to fit the merged label to. None means the rows that the tagger keeps (see `keep_rows`).
+            Texts to fit the merged label to. None means the rows that the tagger keeps (see the parameter
+            `keep_rows` of `TextTagger`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text, which may already include `into`. All names are ignored
-            except `into` and the names in `names`. None means the labels of the rows that the tagger keeps
-            (see `keep_rows`).
+            The names of the labels of each text. All names are ignored except the names in `names` and the
+            name `into`. None means the labels of the rows that the tagger keeps.
 
         Returns
         -------
@@ -276,10 +279,11 @@ class EditableTagger(Estimator):
         names : iterable of str
             Names of the labels to fit.
         texts : iterable of str, or matrix of shape (n_samples, n_features), default=None
-            Texts to fit the labels to. None means the rows that the tagger keeps (see `keep_rows`).
+            Texts to fit the labels to. None means the rows that the tagger keeps (see the parameter
+            `keep_rows` of `TextTagger`).
         labels : iterable of iterables of str, default=None
             The names of the labels of each text. All names are ignored except the names in `names`. None
-            means the labels of the rows that the tagger keeps (see `keep_rows`).
+            means the labels of the rows that the tagger keeps.
 
         Returns
         -------
@@ -313,10 +317,11 @@ class EditableTagger(Estimator):
     def update(self, texts: Any, labels: Any) -> None:
         """Add training texts, and fit their labels again.
 
-        The texts are added to the rows that the tagger keeps (see `keep_rows`). The labels of the new texts
-        are then fitted again to all kept rows, as `refit_labels` does. The result may differ from a new fit
-        to all rows (see Notes). The other labels are not fitted again, so their scores do not change. The new
-        texts are not used as negative examples of the other labels.
+        The texts are added to the rows that the tagger keeps (see the parameter `keep_rows` of `TextTagger`).
+        The labels of the new texts are then fitted again to all kept rows, old and new, as `refit_labels`
+        does. The result may differ from a new fit to all rows (see Notes). The other labels are not fitted
+        again, so their scores do not change. The new texts are not used as negative examples of the other
+        labels.
 
         Parameters
         ----------
@@ -333,8 +338,8 @@ class EditableTagger(Estimator):
         Raises
         ------
         ValueError
-            If an argument is not valid, if the tagger keeps no rows (see `keep_rows`), or if the classifier
-            has no method `refit_labels`. Only `DiSMECClassifier` and `LabelTreeClassifier` have this method.
+            If an argument is not valid, if the tagger keeps no rows, or if the classifier has no method
+            `refit_labels`. Only `DiSMECClassifier` and `LabelTreeClassifier` have this method.
 
         Notes
         -----
@@ -342,9 +347,9 @@ class EditableTagger(Estimator):
         is "auto", such as `C` or `threshold`, the value that `fit` chose is used again.
 
         With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
-        `DiSMECClassifier.refit_labels`). A new fit to the same rows and features with the same C would give
-        these labels the same weights, within the tolerance of the solver. With ``solver="fast"``, the weights
-        of rare labels may differ more, because this solver only approximates them.
+        `DiSMECClassifier.refit_labels`). Up to the tolerance of the solver, these labels get the same weights
+        as in a new fit with the same C to all kept rows. With ``solver="fast"``, the weights of rare labels
+        may differ more, because this solver only approximates these weights.
 
         With `LabelTreeClassifier`, the nodes of the trees and their classifiers do not change. A label that
         is fitted again may move to another leaf. A new fit to all rows would build other trees.
@@ -373,7 +378,7 @@ class EditableTagger(Estimator):
         self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
 
     def _edit(self, change: str, *arguments: Any, **options: Any) -> None:
-        """Copy the classifier, call the method of the copy that `change` names, and keep the copy."""
+        """Call a method on a copy of the classifier, and keep the copy. `change` is the method name."""
         if self.decision is not None:
             raise ValueError(
                 f"`decision` must be None to change the labels, got {type(self.decision).__name__}; the "

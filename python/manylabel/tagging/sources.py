@@ -81,19 +81,22 @@ def read_texts(
     separator : str, default=";"
         Text between two names in a cell. Spaces around names are removed.
     encoding : str, default="utf-8"
-        Encoding of text files. A byte order mark of UTF-8 or UTF-16 is ignored.
+        Encoding of the file, or of the files in the folder. It has no effect on Parquet files. If the
+        encoding is "utf-8" or "utf-16", a byte order mark at the beginning of a file is not part of the text.
 
     Returns
     -------
     iterator of tuple (str, list of str)
-        Pairs of a text and the names of its labels. If a text has no labels, its list of names is empty.
+        Pairs of a text and the names of its labels. If a text has no labels, its list of names is empty. The
+        call of `read_texts` only checks `separator`, `encoding` and the format of the file. All other errors
+        are raised while the texts are read from the iterator.
 
     Raises
     ------
     ValueError
-        If `separator` is not valid, if the format of the file is unknown, if a column is missing, or if a
-        line is malformed. The message about a line states the file and the line. Errors in the content of a
-        file are raised when its texts are read from the iterator.
+        If `separator` is not valid, or if the format of the file is unknown. The error is also raised if the
+        file is damaged or not in the given encoding, if a column is missing, or if a line is malformed. The
+        error message for a malformed line states the file and the line.
     LookupError
         If `encoding` is unknown.
     OSError
@@ -104,8 +107,9 @@ def read_texts(
     Warns
     -----
     UserWarning
-        If nearly all cells with labels have a single label, but most of these cells contain another common
-        separator, such as a comma. The warning is issued after the last row.
+        If `separator` seems to be wrong. This is the case if nearly all cells with labels have a single
+        label, but most of these cells contain a common separator other than `separator`, such as a comma. The
+        warning is issued after the last row. A file with fewer than five cells with labels causes no warning.
 
     Examples
     --------

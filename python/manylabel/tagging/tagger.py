@@ -156,10 +156,11 @@ class TextTagger(EditableTagger):
     The texts are read once and are not kept. They are converted to features on one thread. The conversion of
     120,000 titles takes 3.4 seconds, which is a small part of the time of a fit.
 
-    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. If the
-    texts have fewer than 250,000 labels in total, there are five folds of held-out rows. The classifier is
-    then fitted six times: once for each fold, and once to all rows. Otherwise, a tenth of the rows is held
-    out, and the classifier is fitted twice: once to the other rows, and once to all rows. With the rule
+    With `decision`, rows are held out to calibrate the probabilities and to fit the decision rule. The number
+    of fits depends on the number of ones in the 0/1 indicator matrix of the labels. With fewer than 250,000
+    ones, there are five folds of held-out rows. The classifier is then fitted six times: once for each fold,
+    and once to all rows. With 250,000 ones or more, a tenth of the rows is held out. The classifier is then
+    fitted twice: once to the other rows, and once to all rows. With the rule
     `manylabel.decision.RiskControl`, a tenth of the rows is always held out, and the classifier is fitted
     only once, to the other rows.
 

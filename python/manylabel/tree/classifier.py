@@ -139,10 +139,11 @@ class LabelTreeClassifier(EditableLabels):
         Rows that are the negative examples of a classifier. With "siblings", the negative examples of a label
         are the rows that have another label of the same leaf, but not this label. The negative examples of a
         child are the rows that have a label below another child of the same node, but none below this child.
-        This is the rule of [1]_. "routed" adds further negative examples. For a label, these are all other
-        rows that reach its leaf when the tree is searched. For a child, these are all other rows that reach
-        its parent. In this search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With
-        "siblings", the fit is faster, but rankings are usually worse.
+        This is the rule of [1]_. "routed" adds further negative examples. For the labels of a leaf, they are
+        the rows that have no label of the leaf, but reach the leaf when the tree is searched. For the
+        children of a node, they are the rows that have no label below the node, but reach the node. In this
+        search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit
+        is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin (see Notes).
@@ -193,10 +194,15 @@ class LabelTreeClassifier(EditableLabels):
         and negative examples, within `tol`. "fast" approximates the optimum for rare children and labels, in
         the same way as `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows
         with the label. The positive rows of a child are the rows with a label below the child. A child or
-        label is rare if fewer than 1 % of its examples are positive. It is also rare if it has at most 300
-        positive rows, and fewer than 20 % of its examples are positive. In a node, the children or labels
-        that are not rare are fitted in groups of sixteen. If the last group is smaller, it is filled up with
-        the most frequent of the rare children or labels. Their optimum is then also computed within `tol`.
+        label is rare if fewer than 1 % of its examples are positive. For children and labels that are not
+        rare, "fast" computes the optimum within `tol`, as "exact" does.
+
+        Two more rules apply if at most an eighth of the values of X are nonzero. First, a child or label with
+        at most 300 positive rows is also rare if fewer than 20 % of its examples are positive. Second, the
+        children or labels of a node that are not rare are fitted in groups of sixteen. If the last group is
+        smaller, the most frequent of the rare children or labels are added to it. For the added ones, "fast"
+        computes the optimum within `tol` too.
+
         With the logistic loss, "fast" is the same as "exact", because "fast" saves time by leaving out rows
         whose loss is 0, and the logistic loss is never 0.
     tol : float, default=0.01
@@ -296,24 +302,27 @@ class LabelTreeClassifier(EditableLabels):
     objective as `DiSMECClassifier`. They are fitted level by level, from the root down. The classifiers of
     the children or labels of a node are fitted to the rows that have a label below the node. With
     ``negatives="routed"``, they are also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level, but only nodes whose path
-    probability is at least ``exp(-7)`` times the highest path probability of the level. A prediction sends a
-    row to only `beam` nodes of a level. The negative rows of a label therefore also include rows that almost
-    reach its leaf in a prediction. Such rows improve rankings, because the path probabilities of new rows are
-    less certain than those of training rows. Compared with a training row, a new row therefore reaches more
-    leaves that have none of its labels. An experiment with ``beam=7`` compared two modified versions of
-    `fit`. One version sent a row to up to 14 nodes of each level, and the other version sent it to up to 7
-    nodes. On citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7 nodes (mean of three
-    seeds). On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or less.
+    searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level (rounded up), but only
+    nodes whose path probability is at least ``exp(-7)`` times the highest path probability of the level. A
+    prediction sends a row to only `beam` nodes of a level. The negative rows of a label therefore also
+    include rows that almost reach its leaf in a prediction. These additional rows improve rankings. The
+    classifiers were fitted to the training rows, so the path probabilities of new rows are less certain than
+    those of training rows. Compared with a training row, a new row therefore reaches more leaves that have
+    none of its labels. With the additional rows, the classifiers of such a leaf are also fitted to rows that
+    resemble the new row. An experiment with ``beam=7`` compared two modified versions of `fit`. One version
+    sent a row to up to 14 nodes of each level, and the other version sent it to up to 7 nodes. On
+    citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7 nodes (mean of three seeds).
+    On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or less.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
-    previous dual variables. In the fit of the first tree, the solver searches several times for negative rows
-    of a rare label whose loss is not 0. In each later tree, one search is sufficient. A label that is not
-    rare starts from its previous weights, and one solver step is then sufficient. On eurlex57k, the fit of
-    three trees takes 1.9 times as long as the fit of one tree. If every tree were fitted from scratch, the
-    fit of three trees would take 2.7 times as long as the fit of one tree. P@1, P@3 and P@5 of the two ways
-    differ by at most 0.1 percentage points.
+    previous dual variables. In the first tree, the solver runs up to two searches for each rare label. A
+    search finds negative rows that have a nonzero loss for the label. In each later tree, one search is
+    sufficient.
+    A label that is not rare starts from its previous weights, and one solver step is then sufficient. On
+    eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every tree were
+    fitted from scratch, the fit of three trees would take 2.7 times as long as the fit of one tree. P@1, P@3
+    and P@5 of the two ways differ by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -349,13 +358,13 @@ class LabelTreeClassifier(EditableLabels):
     =========== ================ ================ ====
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
-    all labels. With several trees, a row can reach the leaf of a label in one tree but not in another tree.
-    With ``combine="product"``, the value of ``p * q**path_weight_`` for the other tree is then estimated. The
-    estimate is the mean of this product over the trees in which the row reaches the leaf of the label, but at
-    most ``(r / 2)**path_weight_``. Here, r is the highest path probability among the nodes that the search of
-    the other tree dropped. With ``combine="leaf"``, the mean margin is computed without the other tree.
-    `decision_function` uses all trees and needs no estimates, so its scores can differ from the scores of
-    `predict_topk`.
+    all labels. With several trees, a row can reach the leaf of a label in some trees and miss it in others.
+    With ``combine="leaf"``, the mean margin is then computed over the trees in which the row reaches the
+    leaf. With ``combine="product"``, the value of ``p * q**path_weight_`` is estimated for each tree in which
+    the row misses the leaf. The estimate is the mean of the values from the trees in which the row reaches
+    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest path probability among the nodes
+    that the search dropped in the tree with the missed leaf. `decision_function` uses all trees and needs no
+    estimates, so its scores can differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
@@ -386,23 +395,26 @@ class LabelTreeClassifier(EditableLabels):
     While the weights are converted at the end of the fit, the float32 weights and the converted weights are
     both in memory.
 
-    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). If most
-    weights are not 0, each tree stores about ``n_labels * n_features`` weights. If most weights are 0 and X
-    is sparse, no array has this size. Only two results are dense arrays of shape (n_samples, n_labels): the
-    scores from `decision_function` and, if Y was dense in `fit`, the predictions from `predict`. While the
-    tree is built from a sparse X, the vector of a label takes up to 8 bytes for each stored value in the rows
-    of the label. With ``label_vectors="rembrandt"``, it takes 1,600 bytes, and a reduced row takes 400 bytes.
+    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). Only two
+    results are dense arrays of this shape: the scores from `decision_function` and, if Y was dense in `fit`,
+    the predictions from `predict`. If most weights are not 0, each tree stores about
+    ``n_labels * n_features`` weights. If most weights are 0 and X is sparse, neither `fit` nor the model
+    needs an array with so many values. While the tree is built from a sparse X, the vector of a label takes
+    up to 8 bytes for each stored value in the rows of the label. With ``label_vectors="rembrandt"``, it takes
+    1,600 bytes, and a reduced row takes 400 bytes.
 
     A dense X is converted to sparse rows if at most half of its values are nonzero. Otherwise, X is used as
     it is, in float16, float32 or float64 and in any memory order. Each thread then fits up to four nodes at a
-    time, and copies the rows of these nodes in float32. The rows of a node are copied twice if some of its
-    children or labels are frequent, and once otherwise. The root has all rows, so its copies take twice the
+    time, and copies the rows of these nodes in float32. With ``solver="fast"`` and the squared hinge loss,
+    the rows of a node are copied once if all its children or labels are rare (see `solver`). In all other
+    cases, the rows of a node are copied twice. The root has all rows, so its copies take up to twice the
     memory of a float32 X. While the tree is built, each label has a vector of ``4 * n_features`` bytes.
     ``label_vectors="rembrandt"`` copies X once more. Another memory order gives exactly the same result.
-    Another dtype also gives exactly the same result if the values are the same. A fit to a sparse X with the
-    same values has the same trees, unless `label_vectors` is "rembrandt". With the same C, the weights of
-    this fit are the same within `tol`. ``C="auto"`` may choose a slightly different C, because folds of a
-    dense X are fitted by matrix products.
+    Another dtype also gives exactly the same result if the values are the same. A sparse X with the same
+    values gives the same trees as the dense X, unless `label_vectors` is "rembrandt". With the same C, it
+    also gives the same weights within `tol`. ``C="auto"`` may choose slightly different values for the sparse
+    and the dense X. The reason is that the search for C fits classifiers to a sample of the rows. With the
+    squared hinge loss, these classifiers are fitted by matrix products if X is dense.
 
     References
     ----------
@@ -531,21 +543,23 @@ class LabelTreeClassifier(EditableLabels):
         ----------
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. An inner node has a
-            classifier for each of its children. The loss of this classifier is multiplied by the mean weight
-            of the labels below the child. Labels with more training rows count more in this mean, in
-            proportion to their number of rows. None means equal weights.
+            classifier for each of its children. The loss of the classifier for a child is multiplied by the
+            mean weight of the labels below this child. In this mean, a label that occurs in twice as many
+            training rows counts twice as much. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Some true labels of a row can be missing in Y. The
             propensity of a label is the probability that Y has the label in a row for which the label is
             true. `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity
             p is multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit`
-            explains this factor. In an inner node, the loss of the classifier for a child is multiplied by
-            the mean of ``2/p - 1`` over all labels below the child, in the rows that have at least one of
-            these labels. This mean is computed as for `label_weight`. With propensities, rare labels get
-            higher scores. With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on
-            held-out rows (the Notes of `DiSMECClassifier` state when). In these precisions, a correctly
-            predicted label counts ``w/p`` instead of 1, where w is the weight of the label in
-            `label_weight`. None means that Y is complete.
+            explains this factor. The classifier for a child of an inner node has a similar factor: the mean
+            of ``2/p - 1`` over all labels below the child. Frequent labels count more in this mean, as
+            described for `label_weight`. The loss of the classifier for the child is multiplied by this mean
+            only in the rows that have at least one label below the child. If `label_weight` is also given,
+            the loss in these rows is multiplied by the mean of ``w * (2/p - 1)`` instead, where w is the
+            weight of a label. With propensities, rare labels get higher scores. With ``C="auto"``, C is
+            sometimes chosen by the precisions at 1, 3 and 5 on held-out rows (the Notes of
+            `DiSMECClassifier` state when). In these precisions, a correctly predicted label counts ``w/p``
+            instead of 1; w is 1 without `label_weight`. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -726,8 +740,9 @@ class LabelTreeClassifier(EditableLabels):
         ValueError
             If an argument or parameter is not valid. For example, X has a different number of features than
             in `fit`, or `Y_new` and X have different numbers of rows. The message states the expected value
-            and the given value. The error is also raised if there is no leaf for a new label, because all
-            leaves that its rows reach have the maximum of 65,535 labels.
+            and the given value. The error is also raised if a new label cannot join any leaf of a tree. This
+            happens if all leaves that the rows with the label reach in the tree are full. A full leaf has the
+            maximum of 65,535 labels.
 
         Notes
         -----
@@ -738,13 +753,16 @@ class LabelTreeClassifier(EditableLabels):
         next most votes gets the label. As in `fit`, a label that occurs in no row is not added to a leaf, and
         its score is -inf.
 
-        The classifier of a new label is fitted to the rows with the label and to negative rows. The negative
-        rows are all other rows that reach the leaf of the label when the tree is searched as in `fit` with
-        ``negatives="routed"``. In this search, a row reaches up to ``1.25 * beam`` nodes of each level, and
-        not only `beam` nodes as in a prediction. The negative rows of new labels are found in this way even
-        if the parameter `negatives` is "siblings". If `prune` is "auto", its value depends on the given X.
-        The fit uses the loss of the model, `C_`, and the parameters `prune`, `fit_intercept`, `solver`,
-        `tol`, `max_iter`, `beam` and `random_state`. The features are scaled in the same way as in `fit`.
+        The classifier of a new label is fitted to the rows with the label and to negative rows. To find the
+        negative rows, the tree is searched as in `fit` with ``negatives="routed"``. In a prediction, a row
+        reaches up to `beam` nodes of each level. In this search, it reaches up to ``1.25 * beam`` nodes of
+        each level. The negative rows are the rows that reach the leaf of the label in this search, but do not
+        have the label. They are found in this way even if the parameter `negatives` is "siblings".
+
+        The new classifiers are fitted with the same loss as the old classifiers, and with the C in `C_`. The
+        parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state` are used
+        as in `fit`. If `prune` is "auto", its value is computed from `C_` and from the X that is passed to
+        `add_labels`, not from the X of `fit`. The features are scaled in the same way as in `fit`.
         `threshold_` and `path_weight_` do not change. If a new classifier needs more steps than `n_iter_`,
         `n_iter_` becomes this larger number. With a fixed `random_state`, the result does not depend on
         `n_jobs`. Adding several labels in one call gives the same result as adding them one after the other.
@@ -755,13 +773,14 @@ class LabelTreeClassifier(EditableLabels):
 
         All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
         the leaves of the new labels. The second search reaches more nodes, as described above. It determines
-        the negative rows. If all rows with a new label reach its leaf in the second search, the label is easy
-        to fit. All such labels of a leaf are fitted together. The remaining new labels are fitted one by one,
-        in a few passes over the rows that reach their leaf. The time for each of these labels grows with the
-        numbers of rows and labels of its leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels
-        takes half as long as fitting all labels. The method copies all weights as float32, and then converts
-        the copy to the dtype of the old weights. It therefore needs memory for a second model with float32
-        weights. If the old weights are not float32, the converted weights take additional memory.
+        the negative rows. In each leaf, the new labels whose rows all reach the leaf in the second search
+        are fitted together. Such a label takes about as much time as in `fit`. Any other new label is fitted
+        alone, in a few passes over the rows that reach its leaf. The time of such a fit grows with the number
+        of these rows and with the number of labels of the leaf. On eurlex57k, adding 428 labels to a model
+        with 3,843 labels takes half as long as fitting a new model to the old and the new labels. The method
+        copies all weights as float32, and then converts the copy to the dtype of the old weights. It
+        therefore needs memory for a second model with float32 weights. If the old weights are not float32,
+        the converted weights take additional memory.
 
         Examples
         --------
@@ -885,12 +904,12 @@ class LabelTreeClassifier(EditableLabels):
             Maximum number of nodes that a row reaches on each level of a tree; >= 1. If None, the parameter
             `beam` of the model is used. Larger values take more time and may find better labels.
         max_nodes : int or None, default=None
-            Maximum number of nodes that a row reaches, summed over all levels and trees. The children or
-            labels of these nodes are scored. With a smaller maximum, predictions take less time. `max_nodes`
-            must be at least the number of levels of a tree times the number of trees. The maximum is divided
-            equally among the trees, and about equally among the levels of a tree. None means that only `beam`
-            limits the number of nodes. In trees that are not balanced, a row may reach fewer nodes than
-            allowed.
+            Maximum number of nodes that a row reaches, summed over all levels and trees. Only the children
+            and labels of these nodes are scored, so predictions are faster with a smaller maximum.
+            `max_nodes` must be at least the number of levels of a tree times the number of trees. The maximum
+            is divided equally among the trees, and about equally among the levels of a tree. None means that
+            only `beam` limits the number of nodes. In trees that are not balanced, a row may reach fewer
+            nodes than allowed.
 
         Returns
         -------

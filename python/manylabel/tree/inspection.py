@@ -34,10 +34,11 @@ def explained(
     Returns
     -------
     Explained
-        The contributions of the features and the intercept. Their sum is the margin. With ``combine="leaf"``
-        and one tree, there is one more contribution, ``-threshold_``. The sum is then the score instead of
-        the margin. The attribute `path` contains the nodes from the root to the leaf. With several trees, the
-        first tree that has the label is explained.
+        The contributions of the features and the intercept. Features with the contribution 0 are left out.
+        The sum of all contributions is the margin. With ``combine="leaf"`` and one tree, ``-threshold_`` is
+        one more contribution, and the sum is the score instead of the margin. The attribute `path` contains
+        the nodes on the path from the root to the leaf, without the root. With several trees, several leaves
+        have the label. Only the first of these leaves in the order of ``leaf_labels_`` is explained.
     """
     entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
     leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1

@@ -19,8 +19,8 @@ def without_outputs(model: Any, kept: NDArray[np.bool_]) -> None:
     Parameters
     ----------
     model : LabelTreeClassifier
-        The fitted model, which is changed. Smaller arrays replace the arrays of its weights and leaves,
-        except for ``leaf_labels_``.
+        The fitted model. The function changes this object: new arrays replace the attributes that describe
+        weights and leaves. ``leaf_labels_`` is not changed.
     kept : ndarray of shape (n_leaf_labels,), dtype bool
         For each entry of ``leaf_labels_``, whether its weights, intercept and scale are kept.
     """
