@@ -206,7 +206,7 @@ def _rename(temporary: Path, path: Path, replace: bool) -> None:
 
 
 def _remove_left(folder: Path) -> None:
-    """Remove the temporary files that killed processes left in a directory."""
+    """Remove the temporary files of killed processes from a directory."""
     for left in folder.glob(".manylabel-*.tmp"):
         # Another process may have removed the file already, or this process may not be allowed to remove it.
         with suppress(OSError):

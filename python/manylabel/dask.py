@@ -127,17 +127,17 @@ def fit(
     Each worker fits one piece at a time, with all its threads. The parameter `n_jobs` of the estimator
     applies only to the work of the client. If a worker dies, its piece is fitted again on another worker.
     Workers may join the cluster during the fit. If the cluster has no workers left, the fit waits until one
-    joins. A ``LocalCluster`` starts a new worker in place of a worker that was killed. The new worker must be
-    connected within 15 seconds. If it is not, for example because it was also killed, the cluster does not
-    start another worker in its place. The setting ``distributed.deploy.lost-worker-timeout`` changes this
-    time limit.
+    joins. A ``LocalCluster`` replaces a killed worker with a new worker. The new worker must connect within
+    15 seconds after the cluster has lost the killed worker. If the new worker does not connect in time, for
+    example because it was also killed, the cluster does not start another worker. The setting
+    ``distributed.deploy.lost-worker-timeout`` changes this time limit.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
-    step. A round is divided into pieces, and each worker computes some of these pieces. If `n_pieces` is
-    "auto", only long rounds are divided (see `manylabel.shards.fit`). The workers exchange the results of the
-    pieces as files in the folder `checkpoint`. Unlike other fits, the fit of a `CorrLogClassifier` uses only
-    the workers that the cluster has when the first round starts. A worker that joins later is used only if it
-    replaces a worker that has died.
+    step. If there are several workers, long rounds are divided into pieces, and the workers share these
+    pieces. Short rounds are divided only if `n_pieces` is an int (see `manylabel.shards.fit`). The workers
+    exchange the results of the pieces as files in the folder `checkpoint`. Unlike other fits, the fit of a
+    `CorrLogClassifier` uses only the workers that the cluster has when the first round starts. A worker that
+    joins later is used only if it replaces a worker that has died.
 
     Several workers are useful for a `CorrLogClassifier` only if the computation of a gradient takes at
     least about 0.1 seconds. Otherwise, the method ``fit`` is faster. For example, a fit to 3,000 rows with
@@ -156,8 +156,8 @@ def fit(
     Y and the weights to `checkpoint`, even if X is a folder. Dask arrays are then written twice: first to
     ``<checkpoint>-data``, and then to `checkpoint`.
 
-    If `checkpoint` is None, both folders are temporary, and they are deleted after the fit. Otherwise, both
-    folders are kept.
+    If `checkpoint` is given, the folders `checkpoint` and ``<checkpoint>-data`` are kept after the fit. If
+    `checkpoint` is None, both folders are temporary, and they are deleted after the fit.
 
     If X is a dask array, its first block with at least one row determines whether X is written as a dense
     array or as a sparse matrix. X is dense if this block is an ndarray in which more than half of the values
@@ -526,7 +526,7 @@ def _fit_piece(number: int, checkpoint: str, data: str, more: tuple[str, ...], a
 def _fit_share(
     share: tuple[int, int], checkpoint: str, data: str, more: tuple[str, ...], any_cpu: bool
 ) -> None:
-    """Fit an estimator whose fit consists of rounds, together with the other workers.
+    """Fit an estimator in rounds, together with the other workers.
 
     `share` is ``(i, N)`` for the i-th of N workers, with 1 <= i <= N.
     """

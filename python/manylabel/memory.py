@@ -81,8 +81,10 @@ class memory_limit:  # noqa: N801  used like a function, and in `with` statement
     4 MiB that the Rust core allocates always return to the system when they are freed.
 
     The limit cannot stop copies of X or Y that numpy and scipy make before the Rust core starts. The limit
-    applies to all threads of the process. Child processes that are started with fork have the same limit.
-    Child processes that are started in another way have no limit.
+    applies to the process as a whole, not to each thread. A child process that is started with fork has a
+    separate limit of the same size. This limit applies to the private memory of the child process, including
+    the memory that it inherits from its parent. Child processes that are started in another way have no
+    limit.
 
     Examples
     --------

@@ -36,7 +36,7 @@ __all__ = ["PARTS", "Part", "part_of"]
 
 
 class Part(Schema):
-    """Description of a scikit-learn class: which fitted attributes a model file contains.
+    """Description of a scikit-learn class and of the fitted attributes that a model file stores.
 
     Parameters
     ----------

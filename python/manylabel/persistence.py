@@ -117,8 +117,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         If `estimator` is not fitted.
     OSError
         If the file cannot be written, or if `path` is a pipe or a device. On Windows, the error is also
-        raised if a process uses a model that was loaded from `path`, since Windows does not replace a
-        memory-mapped file. Use a new file name in this case.
+        raised if a process uses a model that was loaded from `path`. A loaded model memory-maps its file, and
+        Windows does not replace a memory-mapped file. Use a new file name in this case.
 
     Notes
     -----

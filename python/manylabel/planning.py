@@ -93,9 +93,9 @@ class Plan:
     def keeps_budget(self) -> bool:
         """Whether the fit is expected to stay within the budget. The value is True if there is no budget.
 
-        The forecast is not exact. Therefore, a reserve is added to the attribute `memory`. The value is True
-        if this sum does not exceed the budget. The reserve is a quarter of `fit_memory`, but at least 8 MiB.
-        This reserve was enough for most estimators and data sets, but not for all.
+        With a budget, the value is True if `memory` plus a reserve does not exceed `budget`. The forecast
+        `memory` is not exact, so a reserve is needed. The reserve is a quarter of `fit_memory`, but at least
+        8 MiB. This reserve was enough for most estimators and data sets, but not for all.
         """
         return self.budget is None or self.memory + self._reserve <= self.budget
 
@@ -186,13 +186,17 @@ def plan(
     -----
     The estimator is fitted to subsets with 1/32, 1/16, 1/8, 1/4 and 1/2 of the rows. A subset with fewer than
     64 rows is enlarged to 64 rows, or to all rows if X has fewer than 64. If several subsets have the same
-    size, only one of them is used. If X has fewer than 130 rows, there is therefore only one subset. The
-    largest subsets are left out if the fits are expected to take longer than `max_seconds` in total. The
-    memory, the model size and the time are forecast separately. Each forecast uses the two values measured
-    with the two largest subsets that were fitted. A power law ``a * n_rows**b`` with ``0 <= b <= 2`` is
-    computed from the two values. If ``b >= 1``, the forecast is the value of the power law for all rows.
-    Otherwise, the forecast is the geometric mean of this value and a linear extrapolation. With a single
-    subset, the forecast is the measured value multiplied by the ratio of all rows to the rows of the subset.
+    size, only one of them is used. If X has fewer than 130 rows, all subsets have the same size, so the
+    estimator is fitted to a single subset. The largest subsets are left out if the fits are expected to take
+    longer than `max_seconds` in total.
+
+    The memory, the model size and the time are forecast separately. Each forecast uses the two values
+    measured with the two largest subsets that were fitted. A power law ``a * n_rows**b`` with
+    ``0 <= b <= 2`` is computed from the two values. If ``b >= 1``, the forecast is the value of the power law
+    for all rows. If ``b < 1``, a straight line with a slope of at least 0 is also computed from the two
+    values and extrapolated to all rows. The forecast is then the geometric mean of the value of the power law
+    and the value of the line. With a single subset, the forecast is the measured value multiplied by the
+    ratio of all rows to the rows of the subset.
 
     With ``C="auto"``, the C of `DiSMECClassifier` and `LabelTreeClassifier` is chosen on a sample drawn from
     all rows, and all subsets use this C. The time of the choice is added to the forecast. With
@@ -356,8 +360,9 @@ class _MemoryPeak:
 def _settled(model: Any, X: Any, Y: Any) -> Any:
     """Replace values such as ``C="auto"`` by values that are chosen on all rows. Return the model.
 
-    All subsets are then fitted with the chosen values. A `DiSMECClassifier` is copied. A
-    `LabelTreeClassifier` is changed in place. All other estimators are returned unchanged.
+    `plan` then fits the returned model to each subset of the rows, so all these fits use the chosen values. A
+    `DiSMECClassifier` is not changed, and a copy with the chosen values is returned. A `LabelTreeClassifier`
+    is changed in place. All other estimators are returned unchanged.
     """
     threads = n_threads(model.n_jobs)
     if isinstance(model, DiSMECClassifier):

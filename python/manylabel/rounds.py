@@ -5,12 +5,13 @@ step along the gradient. Most rounds are so short that writing a file for each w
 round. The state of the fit is therefore stored only from time to time. A fit that is started again continues
 from the last stored state. The result does not depend on when states are stored.
 
-If several processes fit the same model, they share the work of rounds that take long enough. The computation
-of such a round is divided into pieces. Each process has the complete state, computes some of the pieces, and
-writes the results to the folder. When the results of all pieces are available, each process takes the step of
-the round. All processes take the same step. A process never waits long: if the results of another process are
-late, the waiting process computes the missing pieces itself. Shorter rounds are not shared, because an
-exchange of files would take longer than the round. Each process computes the shorter rounds completely.
+If several processes fit the same model, they share the work of long rounds. The computation of a long round
+is divided into pieces. Each process has the complete state, computes some of the pieces, and writes the
+results to the folder. When the results of all pieces are available, each process takes the step of the round.
+All processes take the same step. A process never waits long: if the results of another process are late, the
+waiting process computes the missing pieces itself. With an automatic number of pieces, short rounds are not
+shared, because an exchange of files would take longer than the round. Each process computes the short rounds
+completely.
 
 The subfolder ``rounds`` has the states that were stored last, such as ``state-00000120.npz``. It also has the
 results of each shared round after the last stored state, in files such as ``00000121/0-0.bin``. The subfolder
@@ -126,7 +127,8 @@ class SharedRounds:
         Returns
         -------
         bool
-            False if another process has ended the fit, and True otherwise.
+            True if this process has reached the end of the last round. False if another process has already
+            stored the result of the fit. This process then skips the rounds that are left.
         """
         _make(self._folder)
         self._continue(tell)
@@ -173,8 +175,8 @@ class SharedRounds:
         """Store the current state and remove older states.
 
         `_newest` is the number of rounds of the newest state that this process has stored or seen. If the
-        folder has a state with more rounds, another process has stored it. The current state is then not
-        stored.
+        folder has a state with more rounds than `_newest`, another process has stored that state. In this
+        case, the current state is not stored.
         """
         begun = time.monotonic()
         states = self._states()

@@ -8,8 +8,8 @@ model is exactly the same as a model that was fitted with the method ``fit`` of 
 `CorrLogClassifier` is not divided into pieces. It consists of many rounds, and its state is stored from time
 to time. If a round takes long enough, the processes share its work.
 
-The folder has the file ``fit.json`` with the parameters of the estimator, checksums of the data and the type
-of the CPU. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
+The folder has the file ``fit.json`` with the parameters of the estimator, the type of the CPU, and checksums
+of the data. The file ``choice.npz`` has the values that all pieces share, such as the chosen value of a
 parameter that is "auto". Each piece has a file, such as ``piece-000000.npz``. If label weights or
 propensities are given, they are in the file ``costs.npz``. Each file is written under a temporary name and
 renamed when it is complete.
@@ -120,13 +120,18 @@ def fit(
           folder, each round is divided into at most `n_pieces` pieces. With "auto", a round is divided
           into at most 16 pieces, and rounds that take less than about 0.05 seconds are not divided.
 
-        "auto" sets the size of the pieces as follows. A piece of a `BlockPartitionClassifier` is one block. A
-        piece of a `LabelTreeClassifier` has up to eight nodes. A piece of a `Rembrandt` has up to eight
-        groups. A piece of a `DiSMECClassifier` also has up to eight groups. If there are more than 256 groups
-        in total, such a piece has up to 32 groups. Each group is fitted by one thread, so a piece of eight
-        groups uses at most eight threads. A `DiSMECClassifier` with a dense X and the squared hinge loss is
-        an exception: all threads work on one group at a time. A piece is then a single group, unless there
-        are more than 4,096 groups in total.
+        "auto" sets the size of the pieces as listed below. If these sizes would give more than 4,096 pieces,
+        the pieces are larger. With `LabelTreeClassifier`, this limit applies to each level. With `Rembrandt`,
+        it applies to each regression.
+
+        - A piece of a `BlockPartitionClassifier` is one block.
+        - A piece of a `LabelTreeClassifier` has up to eight nodes.
+        - A piece of a `Rembrandt` has up to eight groups. Each group is fitted by one thread, so a piece of
+          eight groups uses at most eight threads.
+        - If X is dense and the loss is the squared hinge loss, a piece of a `DiSMECClassifier` is one group.
+          All threads work on one group at a time.
+        - With a sparse X or another loss, a piece of a `DiSMECClassifier` has up to eight groups. If there
+          are more than 256 groups in total, a piece has up to 32 groups. Each group is fitted by one thread.
     piece : tuple of two int, default=(1, 1)
         With ``(i, N)``, this call fits every N-th piece, starting with the i-th piece; 1 <= i <= N. If N
         machines share the folder, each machine must use a different i. With `LabelTreeClassifier`, a piece
@@ -189,7 +194,7 @@ def fit(
     takes O(n_labels m^2) time, where m is the number of random vectors (see `Rembrandt`). If the parameter
     `solver` is not "cg", each call also factorizes the Gram matrix once for each penalty. For each group of
     components in a piece, the file of the piece has ``32 * n_labels`` numbers. In the last regression, the
-    file has ``32 * n_features`` numbers for each group.
+    file instead has ``32 * n_features`` numbers for each group of components.
 
     The fit of a `CorrLogClassifier` consists of rounds. A round usually computes a gradient and then takes a
     step. The state of the fit is stored every five seconds. If storing a state takes more than 0.25 seconds,
@@ -637,15 +642,19 @@ class Work:
 
     @property
     def has_rounds(self) -> bool:
-        """Whether the last piece consists of rounds. Several processes can divide the work of each round."""
+        """Whether the fit of the last piece consists of rounds.
+
+        The last piece is the piece with the highest number. If its fit consists of rounds, several processes
+        can share the work of each round.
+        """
         return self._cut.has_rounds
 
     def fit(self, numbers: Iterable[int], report: Report, share: tuple[int, int] = (1, 1)) -> None:
         """Fit the given pieces that are not in the folder yet.
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
-        results. `share` is ``(i, N)`` for the i-th of N processes. If the last piece consists of rounds, the
-        N processes share the work of these rounds. Otherwise, `share` has no effect.
+        results. `share` is ``(i, N)`` for the i-th of N processes. It has an effect only if `has_rounds` is
+        True. The N processes then share the work of the rounds of the last piece.
         """
         tell = SumOfJobs(report)
         last = self.n_pieces - 1
@@ -700,7 +709,10 @@ class Work:
             rounds.remove()
 
     def join(self) -> Any:
-        """Make the fitted estimator, with the values of `n_jobs` and `verbose` of ``self.estimator``."""
+        """Make the fitted estimator from the pieces in the folder.
+
+        Its parameters `n_jobs` and `verbose` get the values that they have in ``self.estimator``.
+        """
         joined = self.folder.join()
         joined.set_params(n_jobs=self.estimator.n_jobs, verbose=self.estimator.verbose)
         return joined

@@ -97,10 +97,11 @@ def _describe(value: Any) -> str:
 
 
 def explain(arguments: Namespace) -> None:
-    """Print the parts of the score that the model gives a label for a row.
+    """Print the parts of the score that one label gets for one row.
 
     A part is, for example, the contribution of a feature or the intercept. The output of ``--json`` contains
-    all parts. The output as text contains the ten largest parts, and the sum of the others.
+    all parts. The output as text contains the ten parts with the largest absolute contributions, and the sum
+    of the other parts.
     """
     model = load_model(arguments.model)
     label: Any = arguments.label

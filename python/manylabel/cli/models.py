@@ -37,7 +37,7 @@ class Model:
         return int(self.classifier._n_labels)
 
     def features(self, X: Any) -> Any:
-        """Convert the features of a data file with the pipeline steps before the classifier."""
+        """Apply the pipeline steps that precede the classifier to the features of a data file."""
         return X if self._before is None else self._before.transform(X)
 
     def explain(self, row: Any, label: Any) -> Any:

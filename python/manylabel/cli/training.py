@@ -89,7 +89,10 @@ def train(arguments: Namespace) -> None:
 
 
 def _train_tagger(model: Any, rule: Any, path: Path, arguments: Namespace) -> None:
-    """Fit a tagger with the given classifier and decision rule to a table of texts, and save it."""
+    """Fit a tagger to a table of texts, and save the tagger.
+
+    The tagger has the classifier `model` and the decision rule `rule`.
+    """
     run = {"n_jobs": arguments.jobs, "verbose": int(shows_progress(arguments))}
     tagger = TextTagger(model, decision=rule, **run)
     start = perf_counter()

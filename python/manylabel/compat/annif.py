@@ -6,16 +6,17 @@ classifier, its calibration, and the terms (words or word sequences) with their 
 are the URIs of the subjects.
 
 Annif does not find backends in other packages by itself, so this module must be imported before Annif uses
-the backend. For example, set the environment variable ``ANNIF_CONFIG``. It names the Python class that
-contains the settings of Annif, and Annif imports the module of this class::
+the backend. For example, set the environment variable ``ANNIF_CONFIG`` to the class `Config` of this module::
 
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
-For the command ``annif``, this line can also be in the file ``.flaskenv`` in the working folder. If
-``ANNIF_CONFIG`` must keep another value, add the line ``import manylabel.compat.annif`` to Annif's settings
-file instead. The settings file is a Python file. The environment variable ``ANNIF_SETTINGS`` contains its
-path. A program that uses Annif as a library only needs to import this module. A project with this backend
-looks like this::
+The variable names the Python class that contains the settings of Annif. To load the class `Config`, Annif
+imports this module. For the command ``annif``, the line above can also be in the file ``.flaskenv`` in the
+working folder. If ``ANNIF_CONFIG`` must keep another value, add the line ``import manylabel.compat.annif`` to
+Annif's settings file instead. The settings file is a Python file. The environment variable ``ANNIF_SETTINGS``
+contains its path. A program that uses Annif as a library only needs to import this module.
+
+A project with this backend looks like this::
 
     [yso-manylabel]
     name=YSO manylabel
@@ -126,9 +127,11 @@ _PATH_WEIGHT = 0.25
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
     """Annif's default settings. The import of this class makes the backend ``manylabel`` available.
 
-    To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. Annif then imports this module. A
-    web server such as gunicorn or uvicorn loads all projects when it starts. The command ``annif``, including
-    ``annif run``, loads a project when the project is first used.
+    To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. Annif then imports this module.
+
+    Annif loads projects at the same time as without this class. In a web server such as gunicorn or uvicorn,
+    Annif loads all projects when the server starts. With the command ``annif``, including ``annif run``,
+    Annif loads a project when the project is first used.
     """
 
     INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"

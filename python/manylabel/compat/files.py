@@ -1,4 +1,6 @@
-"""Functions that read arrays and check models, for the modules that read models of other programs.
+"""Functions for the modules that read models of other programs.
+
+The functions read arrays from files, and check the models that the modules return.
 
 Errors about malformed files are ValueErrors that name the file.
 """

@@ -49,10 +49,10 @@ cluster_min_size           must be 2, the default, because the clustering has no
 
 A value that cannot be converted raises a ValueError that states the reason.
 
-As in omikuji, the negative examples of a node are the rows that have a label below a sibling of the node, but
-none below the node (``negatives="siblings"``). In the score of a label, the label and all nodes on the path
-to the label have the same weight (``path_weight=1``). The default hyper-parameters give binary trees. On
-yso-finna-en, a data set of titles, binary trees rank better with these values of `negatives` and
+A row is a negative example of a node if it has a label below a sibling of the node, but no label below the
+node. This is the rule of omikuji (``negatives="siblings"``). In the score of a label, the label and all nodes
+on the path to the label have the same weight (``path_weight=1``). The default hyper-parameters give binary
+trees. On yso-finna-en, a data set of titles, binary trees rank better with these values of `negatives` and
 `path_weight` than with the default values of `LabelTreeClassifier`. The precision at 5 is 25.13 % instead of
 24.38 %, and the fit takes half the time.
 
@@ -155,7 +155,8 @@ class HyperParam:
         Raises
         ------
         ValueError
-            If a hyper-parameter is not valid, or cannot be converted. The message states the reason.
+            If a hyper-parameter is not valid, or has a value that this module does not support. The message
+            states the reason.
         """
         for name, value in asdict(self).items():
             _CHECKS[name](name, value)
@@ -270,8 +271,8 @@ class Model:
         RuntimeError
             If the file does not exist or is malformed.
         ValueError
-            If `hyper_param` is not a HyperParam, if `n_threads` is not valid, or if a hyper-parameter is not
-            valid or cannot be converted. The message states the reason.
+            If `hyper_param` is not a HyperParam, if `n_threads` or a hyper-parameter is not valid, or if a
+            hyper-parameter has a value that this module does not support. The message states the reason.
         """
         threads = _threads(n_threads)
         hyper_param = cls.default_hyper_param() if hyper_param is None else hyper_param

@@ -75,10 +75,10 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
     `decision_function` up to the rounding of float32. The ONNX model does not check X for NaN and infinite
     values.
 
-    For some values of its parameter `predictor`, a `BoostedRulesClassifier` chooses one of the label sets in
-    its attribute `label_sets_` for each row. It predicts the label set with the lowest loss, or with the
-    lowest ``loss - a * log(f)`` (see the Notes of the class). If these values of two label sets differ only
-    by rounding errors of float64, the ONNX model and `predict` may predict different label sets.
+    With some settings of the parameter `predictor`, a `BoostedRulesClassifier` predicts only label sets from
+    its attribute `label_sets_`. For each row, it predicts the label set with the lowest loss, or with the
+    lowest ``loss - a * log(f)`` (see the Notes of the class). If the two best label sets of a row are equally
+    good except for rounding errors of float64, the ONNX model and `predict` may predict different label sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``
@@ -256,11 +256,11 @@ def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> An
     """Return, for each row, the best label set in `label_sets_`; see ``rust/rules/src/known.rs``.
 
     The cost of a label set is the sum of ``2 sinh |score|`` over all labels for which the label set and the
-    sign of the score disagree. If `power` is 0, the label set with the smallest cost is returned. It is the
-    label set with the smallest example-wise loss. Otherwise, the label set with the smallest value of
-    ``(cost + common) / weight**power`` is returned. Here ``common`` is 1 plus the sum of ``exp(-|score|)``
-    over all labels. It is the same for all label sets. ``weight`` is the weight of the label set in
-    `label_set_weights_`.
+    sign of the score disagree. The label set with the smallest cost also has the smallest example-wise loss.
+    If `power` is 0, this label set is returned. If `power` is not 0, the label set with the smallest value of
+    ``(cost + common) / weight**power`` is returned. Here, ``weight`` is the weight of the label set in
+    `label_set_weights_`. ``common`` is 1 plus the sum of ``exp(-|score|)`` over all labels, so it does not
+    depend on the label set.
     """
     model = operator.raw_operator
     sets = model.label_sets_.toarray().astype(np.int64)

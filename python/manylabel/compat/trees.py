@@ -241,8 +241,8 @@ def _depth(ranker: Path) -> int:
 def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, float, str, int]:
     """Return the weights, the clusters, the bias, the post-processor and the beam of one level.
 
-    The weights have one column per output. The clusters are a sparse matrix of shape (n_outputs, n_nodes). It
-    has an entry where an output belongs to a node.
+    The weights have one column per output. The clusters are a sparse matrix of shape (n_outputs, n_nodes).
+    Entry (i, j) of this matrix is stored if output i belongs to node j.
     """
     path = folder / "param.json"
     try:
@@ -346,12 +346,14 @@ def _ends(sizes: list[int]) -> NDArray[np.int64]:
 
 
 def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
-    """Return the weights of a node as the arrays that the Rust core uses.
+    """Return the weights of a node as the five arrays that the Rust core uses.
 
-    The first array holds the buckets of a hash table. The second array holds the features with nonzero
-    weights, in the order of the buckets. The last three arrays hold the weights in CSR format, with one row
-    for each of these features. The third array holds the row ends, without a leading 0. The fourth array
-    holds the outputs (column indices), and the fifth array holds the weights themselves.
+    - Array 1 holds the buckets of a hash table of features. For each bucket, it has the position in array 2
+      at which the bucket begins. The last entry is the length of array 2.
+    - Array 2 holds the features with nonzero weights, in the order of the buckets.
+    - Arrays 3 to 5 hold the weights in CSR format, with one row for each feature in array 2. Array 3 holds
+      the row ends, without a leading 0. Array 4 holds the outputs (column indices). Array 5 holds the weights
+      themselves.
     """
     weights.sum_duplicates()
     weights.eliminate_zeros()

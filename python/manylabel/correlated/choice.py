@@ -1,8 +1,9 @@
 """Choice of the penalty and the threshold of `CorrLogClassifier` on held-out rows.
 
 The penalty and the threshold are chosen with models without couplings (weights of pairs of labels). In these
-models, each label has a separate logistic regression, so a sample of the labels is sufficient. After the fit
-of the model with couplings, the classifier adapts the threshold to this model by `matching_threshold`.
+models, each label has a separate logistic regression. Therefore, a sample of the labels is sufficient for the
+choice. After the fit of the model with couplings, the classifier adapts the threshold to this model by
+`matching_threshold`.
 """
 
 from __future__ import annotations
@@ -138,8 +139,8 @@ def matching_threshold(count: Callable[[float], float], wanted: float, first: fl
     first : float
         First threshold that the search tries. A value outside the range from -8 to 8 is replaced by the
         nearer bound. If the number of predicted labels with this threshold differs from `wanted` by at most
-        2 %, the search returns this threshold. This rule matters for overfitted models, because they often
-        predict the same number of labels with many thresholds.
+        2 %, the search returns this threshold. With an overfitted model, many thresholds often give the same
+        number of labels. Among thresholds that give the same number, the search prefers `first`.
 
     Returns
     -------

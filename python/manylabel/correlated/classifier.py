@@ -213,29 +213,33 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
-    them are used. A quarter of the sampled rows is held out. If this quarter has fewer than 512 rows, further
-    quarters are held out, one after the other, each from a separate fit. This ends when at least 512 rows or
-    all sampled rows have been held out. A search then compares several penalties. The first penalty is
-    ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of the sample. If
-    `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
-    ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
-    are not standardized, the first penalty is multiplied by the mean variance of the features that are not
-    constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
-    loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders of
-    magnitude. If the held-out rows have fewer than ten positive entries for the sampled labels, the first
-    penalty is used. On small data sets, the search takes about 0.1 seconds.
+    them are used. A quarter of the sampled rows is held out, and a model is fitted to the other sampled rows.
+    If a quarter has fewer than 512 rows, further models are fitted, and another quarter is held out for each
+    of them. No more models are fitted once at least 512 rows in total, or all four quarters, have been held
+    out. A search fits such models for several penalties, and compares their mean log losses on the held-out
+    rows. The first penalty is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not
+    of the sample. If `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The
+    value ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If
+    features are not standardized, the first penalty is multiplied by the mean variance of the features that
+    are not constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers
+    the log loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders
+    of magnitude. All these penalties are meant for a fit to all rows of X. The models are fitted to fewer
+    rows, so each penalty is increased for them. If the held-out rows have fewer than ten positive entries for
+    the sampled labels, the first penalty is used. On small data sets, the search takes about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses the sample and the
-    models without couplings that the previous paragraph describes. It finds the threshold at which the number
-    of predicted labels on the held-out rows equals the number of true labels. With this threshold, each model
-    then predicts the labels of the rows that it was fitted to. These are the sampled rows that were not held
-    out from its fit. The ratio of predicted to true labels on these rows, for all models together, is called
-    the target ratio. The second step uses the final model, which has couplings and is fitted to all rows. It
-    finds the threshold at which the ratio of predicted to true labels of the final model is close to the
-    target ratio. The ratio of the final model is measured on 128 to 512 training rows, or on all training
-    rows if there are fewer than 128. The threshold is 0 if the held-out rows have fewer than ten positive
-    entries for the sampled labels, or if the solver is "reference". To minimize the Hamming loss, use
-    ``predict_proba(X) > 0.5``.
+    held-out quarters that the previous paragraph describes. For each held-out quarter, one model without
+    couplings is fitted to the other sampled rows. Its penalty is the given or chosen penalty, increased as in
+    the search. The first step finds one threshold for all these models. With this threshold, the number of
+    labels that the models predict for their held-out quarters equals the number of true labels, in total over
+    these quarters. Each model then uses this threshold to predict the labels of the rows that it was fitted
+    to. The predicted labels and the true labels of these rows are counted, and the counts of all models are
+    added. The ratio of predicted to true labels is called the target ratio. The second step uses the final
+    model, which has couplings and is fitted to all rows. It finds the threshold at which the ratio of
+    predicted to true labels of the final model is close to the target ratio. The ratio of the final model is
+    measured on 128 to 512 training rows, or on all training rows if there are fewer than 128. The threshold
+    is 0 if the held-out rows have fewer than ten positive entries for the sampled labels, or if the solver is
+    "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     References
     ----------
@@ -408,12 +412,14 @@ class CorrLogClassifier(MultiLabelClassifier):
     ) -> tuple[float, float] | None:
         """Choose the penalties and the scaling, and learn a threshold.
 
-        The chosen values of `l2_features`, `l2_pairs` and `standardize` replace "auto" in `params`.
-        `l2_features` and the threshold are determined by models without couplings, which are fitted to the
-        training rows of `held_out_folds`. If the threshold is not learned, or if `held_out_folds` returns an
-        empty list, the method returns None. Otherwise, it returns the threshold and a ratio. The ratio is the
-        number of labels that the models predict with this threshold, divided by the number of true labels.
-        Both numbers are counted on the rows that the models are fitted to.
+        The chosen values of `l2_features`, `l2_pairs` and `standardize` replace "auto" in `params`. To choose
+        `l2_features` and the threshold, models without couplings are fitted to the training rows of
+        `held_out_folds` and evaluated on the held-out rows.
+
+        If the threshold is not learned, or if `held_out_folds` returns an empty list, the method returns
+        None. Otherwise, it returns the threshold and a ratio. For the ratio, the models predict labels for
+        their training rows with this threshold. The ratio is the number of predicted labels divided by the
+        number of true labels in these rows.
         """
         if params["standardize"] == "auto":
             params["standardize"] = holds_measurements(X)

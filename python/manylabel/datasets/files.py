@@ -231,7 +231,7 @@ def load_arff(
         Labels. A one is stored for each label that a row has, and NaN for each unknown label.
     feature_names : list of str
         Names of the features. The feature of a numeric attribute has the name of the attribute. The feature
-        of a nominal attribute with two opposite values also has the name of the attribute. Every other
+        of a nominal attribute with two opposite values also has the name of the attribute. Each remaining
         feature is 1 for one value of a nominal attribute. Its name is "attribute=value", such as
         "shape=star". The list is returned only if ``return_names`` is True.
     label_names : list of str

@@ -123,10 +123,12 @@ def make_multilabel(
         Number of words to draw per row, >= 1. A word can be drawn more than once, so fewer than ``n_nonzero``
         different words are usually drawn.
     labels_per_sample : float, default=3.0
-        Approximate mean number of labels per row, from 1 to ``n_labels``. The actual mean is slightly lower.
-        With "blocks", the reason is that labels can be drawn more than once. With "low-rank" and "rules",
-        each label belongs to a pair of topics or features. There are usually more pairs than labels, so some
-        pairs have no label.
+        Approximate mean number of labels per row, from 1 to ``n_labels``. The actual mean is usually lower.
+        With "blocks", a label can be drawn more than once for a row. The actual mean is therefore much lower
+        if ``labels_per_sample`` is not small compared with the number of labels of a block. With "low-rank"
+        and "rules", the actual mean is only slightly lower. Each label belongs to a pair of topics
+        ("low-rank") or a pair of features ("rules"). There are usually more pairs than labels, so some pairs
+        have no label. Such a pair adds no label to a row.
     random_state : int, RandomState or None, default=None
         Seed of all random draws. Pass an int for reproducible results.
 

@@ -119,7 +119,8 @@ def open_source(
     zero_based : bool
         Whether the features of an svmlight file are numbered from 0.
     columns : tuple of three str
-        The columns of a Parquet or Arrow file.
+        Names of the three columns that are read from a Parquet or Arrow file: the column of feature indices,
+        the column of feature values and the column of label indices, in this order.
     threads : int
         Number of threads.
 

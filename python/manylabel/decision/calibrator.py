@@ -496,7 +496,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
 
 class _Fitting:
-    """Fits the classifier of a calibrator, and computes its scores."""
+    """Fits the classifier of a calibrator, and computes the scores of this classifier."""
 
     def __init__(
         self, estimator: Any, params: dict[str, Any], dense: tuple[bool, bool], progress: Progress

@@ -42,9 +42,10 @@ class DecisionClassifier(LabelCalibrator):
     decision rule to the probabilities of held-out rows (see `cv`). `predict` applies the rule. `save` writes
     the fitted `estimator`, the calibration and the rule to one file.
 
-    For the calibration, held-out rows are scored by a model that is not fitted to them. Each label gets a
-    curve, which converts the score of the label to a probability. The Notes of `LabelCalibrator` describe the
-    curves.
+    For the calibration, held-out rows are scored by a model that is not fitted to them. In each row, the
+    labels with the highest scores are called candidates (see `n_candidates`). Each label gets a curve, which
+    converts the score of the label to a probability. The curves are fitted to the scores of the candidates.
+    The Notes of `LabelCalibrator` describe the curves.
 
     Parameters
     ----------

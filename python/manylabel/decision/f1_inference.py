@@ -46,8 +46,8 @@ class F1Inference(DecisionRule):
     Attributes
     ----------
     prior_ : ndarray of shape (n_labels,), dtype float64
-        Fraction of the training rows that have each label. Rows in which the label is unknown are not
-        counted.
+        For each label, the fraction of the training rows that have the label. Rows in which the label is
+        unknown are not counted.
     thresholds_ : ndarray of shape (n_labels,), dtype float64
         The smallest probability at which a label is predicted. The value is inf for labels that occur in no
         training row. This attribute exists only with ``threshold="train"``.
@@ -161,6 +161,8 @@ class F1Inference(DecisionRule):
         ------
         ValueError
             If `probabilities` has values outside [0, 1], or if it does not have one column for each label.
+        sklearn.exceptions.NotFittedError
+            If the rule is not fitted.
         """
         check_is_fitted(self, "prior_")
         checked = _check_probabilities(probabilities, len(self.prior_))

@@ -57,8 +57,9 @@ class HierarchicalSets(DecisionRule):
     therefore means a lower expected cost.
 
     With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets. This expected F1 is
-    computed with the corrected probabilities. With `TopLabels`, the sum of the corrected probabilities of the
-    chosen set is at least as large as that of any other closed set with at most k labels.
+    computed with the corrected probabilities. With `TopLabels`, the chosen set has at most k labels, where k
+    is the parameter `k` of `TopLabels`. No other closed set with at most k labels has a larger sum of
+    corrected probabilities.
 
     If a label has the same corrected probability as one of its parents, the probability of the label is
     lowered to the next smaller float32 number. The parent is then more probable than the label, so a rule

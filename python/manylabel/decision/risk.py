@@ -45,7 +45,7 @@ class RiskControl(DecisionRule):
         Limit of the risk, > 0 and < 1.
     risk : {"false_negative_rate", "false_discovery_rate"}, default="false_negative_rate"
         The risk of a row. "false_negative_rate" is the fraction of the true labels that are not chosen. It is
-        0 for a row without labels. With this risk, the chosen sets are as small as the guarantee allows.
+        0 if the row has no true label. With this risk, the chosen sets are as small as the guarantee allows.
         "false_discovery_rate" is the fraction of the chosen labels that are not true. It is 0 if no label is
         chosen. With this risk, the chosen sets are as large as the guarantee allows.
     guarantee : {"expectation", "probability"}, default="expectation"
@@ -204,7 +204,10 @@ class _Entries:
         return found
 
     def false_discovery_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean false discovery rate over all rows, for each bound on the probabilities."""
+        """Return the mean false discovery rate over all rows, for each bound on the probabilities.
+
+        For each bound, the entries with a probability of at least this bound are chosen.
+        """
         order = np.argsort(self.rows, kind="stable")  # the entries of a row are still in decreasing order
         rows, wrong = self.rows[order], np.cumsum(~self.hits[order])
         starts = np.searchsorted(rows, np.arange(self.n))
@@ -240,7 +243,8 @@ def p_values(risks: NDArray[np.float64], n: int, alpha: float) -> NDArray[np.flo
     Parameters
     ----------
     risks : ndarray
-        Mean risks over the same `n` rows, one for each tested bound. The risk of a row is from 0 to 1.
+        Mean risk over the `n` rows for each tested bound. A bound is the smallest probability at which a
+        label is chosen. All bounds are tested on the same rows. The risk of a row is from 0 to 1.
     n : int
         Number of rows.
     alpha : float

@@ -103,7 +103,9 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         return chosen if issparse(probabilities) else chosen.toarray()
 
     def _learn(self, probabilities: csr_array, Y: csr_array, params: dict[str, Any]) -> None:
-        """Set the fitted attributes. This base method does nothing, for rules that have nothing to learn.
+        """Set the fitted attributes.
+
+        Rules that have nothing to learn use this base method, which does nothing. Other rules override it.
 
         The stored values of Y are 1 for true labels and NaN for unknown entries. A rule can call
         `of_known_entries` to remove the unknown entries.
@@ -150,7 +152,11 @@ def check_probabilities(probabilities: Any) -> csr_array:
 
 
 def of_known_entries(probabilities: csr_array, Y: csr_array) -> tuple[csr_array, csr_array]:
-    """Return `probabilities` and Y without the entries that are unknown in Y. The arguments do not change."""
+    """Return `probabilities` and Y without the entries that are unknown in Y.
+
+    The results have the same shape as the arguments, but do not store the unknown entries. The arguments do
+    not change. If all entries of Y are known, the arguments themselves are returned.
+    """
     unknown = unknown_entries(Y)
     if unknown is None:
         return probabilities, Y
@@ -241,8 +247,9 @@ class ExpectedF1(DecisionRule):
     zero_division : float, default=0.0
         The F1 of a row that has no true labels and gets the empty set; a number from 0 to 1. With the value
         0, a row gets at least one label, unless all its labels have the probability 0. With a larger value,
-        more rows may get the empty set. A row gets it if `zero_division` times the probability of no true
-        labels is at least the expected F1 of every other set.
+        more rows may get the empty set. The expected F1 of the empty set is `zero_division` times the
+        probability that the row has no true labels. A row gets the empty set if no other set has a larger
+        expected F1.
 
     Notes
     -----

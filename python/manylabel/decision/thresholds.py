@@ -70,17 +70,17 @@ class Thresholds(DecisionRule):
     At most one of `precision`, `recall` and `labels_per_row` may be given. With each of these parameters,
     `fit` learns one bound for all labels.
 
-    `fit` leaves out the unknown entries of Y (NaN). With `labels_per_row`, `fit` does not use Y, so it also
-    counts chosen labels whose entry in Y is unknown.
+    `fit` leaves out the unknown entries of Y (NaN). The exception is `labels_per_row`: the bound then does
+    not depend on Y, and a chosen label counts even if its entry in Y is unknown.
 
     The following applies to ``metric="macro_f1"`` and ``pooling="frequency"``. A label is a candidate in each
     held-out row in which its probability p is positive. Let n be the number of rows in which the label is a
     candidate and is true. The weight of the label is ``w = n / (n + 20)``. `fit` uses this weight twice.
 
     First, `fit` uses w to compute a smoothed F1 of the label. Let h be 1 if the label is true in a row, and 0
-    otherwise. In the usual F1, the label counts as h true labels in the row. In the smoothed F1, the label
-    counts as ``w h + (1 - w) p`` true labels in each row in which it is a candidate. In all other rows, it
-    still counts as h true labels.
+    otherwise. The usual F1 of the label is computed from h and the prediction for the label in all held-out
+    rows. The smoothed F1 is computed in the same way, but ``w h + (1 - w) p`` replaces h in each row in which
+    the label is a candidate. In all other rows, h is not replaced.
 
     Second, the bound of the label is ``w b + (1 - w) g``. The bound b maximizes the smoothed F1 of the label.
     The bound g is the same for all labels of a group. It maximizes the mean of the smoothed F1 of these
@@ -179,8 +179,9 @@ class Thresholds(DecisionRule):
 class _Falling:
     """For each possible bound, the number of chosen labels, and how many of them are true.
 
-    The numbers are totals over all rows, with the same bound for all labels. The possible bounds are the
-    distinct stored probabilities, in decreasing order.
+    A label is chosen for a row if its stored probability is at least the bound. The numbers are totals over
+    all rows, with the same bound for all labels. The possible bounds are the distinct stored probabilities,
+    in decreasing order.
     """
 
     def __init__(self, probabilities: csr_array, Y: csr_array) -> None:

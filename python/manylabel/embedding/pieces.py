@@ -66,7 +66,7 @@ class RembrandtPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the number of components. The ridge penalties are chosen later, in stages of the fit."""
+        """Choose the number of components. The stages of the fit choose the ridge penalties."""
         check_no_costs(estimator, costs)
         if estimator.embedding == "pca":
             raise TypeError(
@@ -88,7 +88,8 @@ class RembrandtPieces:
     def n_units(self) -> int:
         """Number of units of work.
 
-        A unit is a strip of the Gram matrix, the choice of a penalty, a group of components, or the model.
+        A unit computes a strip of rows of the Gram matrix, chooses a penalty, fits a group of components, or
+        makes the model.
         """
         return self._stages[-1]
 

@@ -54,10 +54,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes the
     transpose, and P is the projection onto the column space of X. `fit` does not compute P. Instead, it
     computes each product with P by a ridge regression on X. W contains the coefficients of the regression of
-    ``YU`` on X. The product ``XWU'`` predicts Y. If U is exact and the ridge penalties are 0, no matrix A of
-    rank at most `n_components` gives predictions ``XA`` with a smaller sum of squared errors [1]_.
-    `transform` returns ``XW``, the predicted embeddings. A classifier can use the columns of ``XW`` as
-    features.
+    ``YU`` on X. The product ``XWU'`` predicts Y. Suppose that U is exact and the ridge penalties are 0. Then
+    ``XWU'`` has the smallest sum of squared errors among all products ``XA`` with a matrix A of rank at most
+    `n_components` [1]_. `transform` returns ``XW``, the predicted embeddings. A classifier can use the
+    columns of ``XW`` as features.
 
     Parameters
     ----------
@@ -90,14 +90,15 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         accuracy with "ritz", increase `n_iter` by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
-        comparison. "gaussian" draws U at random (compressed sensing). "pca" does not use Y. With "pca", the
-        columns of W are the right singular vectors of X with the largest singular values.
+        comparison. "gaussian" draws U at random (compressed sensing). With "pca", the columns of W are the
+        right singular vectors of X with the largest singular values. "pca" does not use Y, except to choose
+        the number of components if `n_components` is a float.
     center : bool, default=False
         Whether to subtract the column means of X and Y. Sparse matrices stay sparse.
     fit_intercept : bool, default=True
         Whether to append a column of ones to X. The weights of this column are regularized like all other
         weights. This parameter is ignored if `embedding` is "pca" or `center` is True. With ``center=True``,
-        the intercept is not regularized.
+        `fit` computes the intercept from the column means. The intercept is then not regularized.
     solver : {"auto", "cholesky", "cg", "dual"}, default="auto"
         Solver of the regressions. "cholesky" factorizes a matrix of shape (n_features, n_features). "dual"
         factorizes a matrix of shape (n_samples, n_samples). "cg" takes at most `max_iter` conjugate gradient
@@ -149,44 +150,47 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` replaces them by their predictions ``XWU'``. With
-    ``embedding="gaussian"``, the predictions use the pseudo-inverse of U instead of ``U'``. Unknown entries
-    start with the value 0. `fit` replaces them for the first time in the last of the `n_iter` passes. U and W
-    do not exist yet in this pass, so the first predictions are ``XVQ'``. Here, Q is an orthonormal basis of
-    the vectors improved so far, and V contains the coefficients of the regression of ``YQ`` on X. If
-    ``n_iter=0`` or ``embedding="gaussian"``, there are no such first predictions. Unknown entries then keep
-    the value 0 until U and W are computed.
+    If Y has unknown entries (NaN), `fit` fills in a value for each unknown entry. At first, this value is 0.
+    Later, `fit` replaces it by a value that is computed from a prediction of the entry. Once U and W are
+    computed, the predictions are ``XWU'``. With ``embedding="gaussian"``, the predictions use the
+    pseudo-inverse of U instead of ``U'``.
+
+    `fit` already replaces the values once before it computes U and W, in the last of the `n_iter` passes.
+    The predictions in this pass are ``XVQ'``. Here, Q is an orthonormal basis of the vectors improved so far,
+    and V contains the coefficients of the regression of ``YQ`` on X. If ``n_iter=0`` or
+    ``embedding="gaussian"``, `fit` skips this replacement. The values then stay 0 until U and W are computed.
 
     After the first computation of U and W, `fit` repeats the following steps:
 
     1. Predict the unknown entries with U and W.
-    2. Stop if the current values of the unknown entries are close to the predictions. Otherwise, update these
-       values.
+    2. Stop if the current values of the unknown entries are close to the predictions. Otherwise, change the
+       current values.
     3. If Y has changed too much since the last computation of U, make another pass over the data and compute
        U again. With ``embedding="gaussian"``, this step is skipped.
     4. Compute W again.
 
-    In step 2, the change of an entry is its prediction minus its current value, multiplied by a factor from 1
-    to 10. The factor is needed because the prediction of an entry depends on the current value of the entry.
-    Let r be the root mean square of the changes, divided by the root mean square of the predictions. `fit`
-    stops if r is at most 0.01. With "cg", the limit is the larger of 0.01 and ``5 * tol``. If the last
-    computation of W with "cg" did not converge, `fit` also stops if r is more than half of its previous
-    value. In any case, `fit` stops when W has been computed ten times. Usually, W is computed two or three
-    times.
+    In step 2, `fit` computes a change for each unknown entry. It subtracts the current value from the
+    prediction, and multiplies the difference by a factor from 1 to 10. The factor is needed because the
+    prediction of an entry depends on the current value of the entry. Let r be the root mean square of the
+    changes, divided by the root mean square of the predictions. `fit` stops if r is at most 0.01. With "cg",
+    the limit is the larger of 0.01 and ``5 * tol``. If "cg" did not converge when `fit` last computed W,
+    `fit` also stops if r is more than half of its value in the previous repetition. In any case, `fit` stops
+    when W has been computed ten times. Usually, W is computed two or three times.
 
     In step 3, Y has changed too much if the Frobenius norm of the change exceeds five percent of the norm of
     Y.
 
-    If `l2` or `l2_final` is "auto", unknown entries have the value 0 while the penalty is chosen. If one
-    percent of the entries of Y are unknown, the fit takes about 10 percent longer than without unknown
-    entries. If there are as many components as labels, the predictions of a label approach those of a ridge
-    regression. This regression is fitted only to the rows in which the label is known. With
-    ``embedding="pca"``, Y is not used.
+    While `fit` chooses a penalty or the number of components, unknown entries have the value 0. With
+    ``embedding="pca"``, they have no other effect. If one percent of the entries of Y are unknown, the fit
+    takes about 10 percent longer than without unknown entries. If there are as many components as labels, the
+    predictions of a label are close to the predictions of a ridge regression. This regression is fitted only
+    to the rows in which the label is known.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
-    nnz the number of nonzero values of a matrix. With "cg", the fit takes O((q + 2) (nnz(Y) + nnz(X) t) m + q
-    n_labels m^2) time. With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once and
-    O(n_features^2 m) time for each of the q + 2 regressions.
+    nnz the number of nonzero values of a matrix. With "cg", the fit takes
+    O((q + 2) (nnz(Y) + nnz(X) t) m + q n_labels m^2) time. With "cholesky", the fit takes
+    O(n_samples n_features^2 + n_features^3) time once and O(n_features^2 m) time for each of the q + 2
+    regressions.
 
     The fit uses the following memory:
 
@@ -208,11 +212,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     If `n_components` is a float, `fit` computes the number of components from the eigenvalues of ``Y'Y``.
     With at most 5000 labels, the eigenvalues are exact. The computation of the eigenvalues takes
-    O(n_labels^3) time, about 15 seconds for 5000 labels. With more labels, a randomized algorithm with 128
-    vectors computes lower bounds of the eigenvalues. If these are too few vectors, the algorithm is repeated
-    with 256, then with 512, and finally with 1024 vectors. The number of components may be slightly too
-    large, because the eigenvalues are lower bounds. If 1024 components do not reach the fraction
-    `n_components`, `fit` raises `ValueError`.
+    O(n_labels^3) time, about 15 seconds for 5000 labels. With more than 5000 labels, a randomized algorithm
+    with 128 random vectors estimates the eigenvalues. As long as the number of components exceeds half the
+    number of random vectors, the algorithm is repeated with twice as many vectors, up to 1024. The estimates
+    are lower bounds of the eigenvalues, so the number of components may be slightly too large. With more than
+    5000 labels, `fit` raises `ValueError` if 1024 components do not reach the fraction `n_components`.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
     too small, W overfits. The components ``XW`` of training rows then have a different distribution than the
@@ -330,10 +334,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows; >= 0. A row with weight 2 counts as two rows.
         progress : callable, default=None
-            Function that is called about 20 times per second. Its argument is the number of panels finished
-            so far, summed over all passes over the data. A panel is a group of up to 32 components. Steps
-            that are repeated because of unknown entries (see Notes) are not counted. If the function raises
-            an exception, the fit stops.
+            Function that is called about 20 times per second. Its argument is the total number of panels
+            finished so far in all passes over the data. A panel is a group of up to 32 components. The steps
+            that `fit` repeats because Y has unknown entries are not counted. The Notes of `Rembrandt`
+            describe these steps. If the function raises an exception, the fit stops.
 
         Returns
         -------

@@ -252,7 +252,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Return an unfitted clone of a fitted estimator, with the values that the fit chose for "auto".
 
         The clone can be fitted to some of the rows, as in cross-validation. Such a fit does not choose the
-        values again, so it is faster. Its scores have the same meaning as the scores of the fitted estimator.
+        values again, so it is faster. Both estimators use the same values, so the scores of the clone can be
+        compared with the scores of the fitted estimator.
         """
         model: T = clone(self)
         for name in self.chosen:
@@ -530,8 +531,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
           parts sum to the score. The attribute `path` of the result has the nodes on the path to the leaf.
         - Classifiers that divide the labels into blocks: the parts that one block model gives for the label.
           A block model is the classifier for the labels of one block. If several blocks contain the label,
-          the block that is most probable for the row is used. The item for the class of the block model
-          states the parts and their sum.
+          the block that is most probable for the row is used. The parts and their sum depend on the class of
+          the block model; see the item of this list for that class.
         - `LabelCalibrator`: the parts for the classifier in `estimator_`.
         - All other classifiers: the features, and the score of a row of zeros. The features are set to 0 one
           after the other, in two separate passes: once in the order of their column indices, and once in the

@@ -34,17 +34,21 @@ class LabelCosts(NamedTuple):
 
     @property
     def gain(self) -> NDArray[np.float64]:
-        """For each label, the value of a correct prediction in weighted precisions: weight / propensity."""
+        """The weight of each label divided by its propensity.
+
+        In `manylabel.estimator.held_out.Fold.precisions`, a correct prediction of a label counts as this
+        number instead of 1.
+        """
         return self.weight / self.propensity
 
 
 def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
     """Check the weights and propensities of the labels.
 
-    The loss of a label is multiplied by its weight. Some true labels of a row may not be recorded in Y.
-    Propensities correct for this. The propensity of a label is the probability that it is recorded in a row
-    for which it is true. In rows for which the label is recorded in Y, the loss is also multiplied by
-    ``2/p - 1``, where p is the propensity of the label [1]_.
+    The loss of a label is multiplied by its weight. Propensities correct for true labels that are missing
+    from Y. The propensity of a label is the probability that Y records the label in a row for which the label
+    is true. In rows for which Y records the label, the loss is also multiplied by ``2/p - 1``, where p is the
+    propensity of the label [1]_.
 
     Parameters
     ----------

@@ -54,9 +54,9 @@ class LabelExplanation(list[Any]):
     label : str
         Name of the label.
     quantity : str
-        Name of the quantity that is the sum of the contributions of the parts. The name is "score" if this
-        quantity is the score that `decision_function` returns. Another name is, for example, "margin in its
-        leaf".
+        Name of the quantity that the contributions sum to. The name is "score" if this quantity is the score
+        that `decision_function` returns. Otherwise, the name describes another quantity. An example is
+        "margin in its leaf" for a label tree, where "its" refers to the label.
     total : float
         Sum of the contributions.
     score : float

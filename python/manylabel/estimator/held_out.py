@@ -120,8 +120,9 @@ class Fold(NamedTuple):
         scores : ndarray of shape (n_held_rows, n_labels)
             Scores of the held-out rows.
         costs : LabelCosts or None, default=None
-            Weights and propensities of the labels of this `Fold`, one for each column of `scores`. The loss
-            of a label is multiplied by ``costs.positive`` in rows that have the label, and by
+            A weight and a propensity for each label of this `Fold`, in the order of the columns of `scores`.
+            `LabelCosts` uses these numbers to compute two factors for each label. The loss of a label is
+            multiplied by the factor in ``costs.positive`` in rows that have the label, and by the factor in
             ``costs.negative`` in all other rows. None means that no loss is multiplied by a factor.
 
         Returns
@@ -263,13 +264,13 @@ def held_out_folds(
 
 
 def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Split rows in up to four ways into the rows of a fit and the rows that are held out from this fit.
+    """Yield up to four splits of `rows`, each into the rows of a fit and held-out rows.
 
     For each split, a pair of arrays of row indices is yielded: first the rows of the fit, then the held-out
     rows. Each split holds out a quarter of `rows`, but at most 16,384 rows. All other rows are rows of the
-    fit. No row is held out in two splits. There are no more splits once 512 rows or more have been held out
-    in total, or after four splits. If there are fewer than four rows, nothing is yielded. Both arrays are
-    sorted, so that rows that are adjacent in memory stay adjacent.
+    fit. No row is held out in two splits. Splits are yielded until 512 rows or more have been held out in
+    total, but at most four splits. If there are fewer than four rows, nothing is yielded. Both arrays of a
+    pair are sorted, so that rows that are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
     if n_held == 0:
@@ -358,10 +359,13 @@ def best_ranked_strength(
     mean precision by more than 0.5 % of the best mean so far, and by more than the standard error of the
     increase. After the search, a parabola is fitted to the mean precisions at three strengths: ``s``,
     ``s / STRENGTH_STEP`` and ``s * STRENGTH_STEP``, where s is the best strength. The parabola is a function
-    of the logarithm of the strength. The result is the strength at the maximum of the parabola. It is limited
-    to the range from ``s / STRENGTH_STEP**0.5`` to ``s * STRENGTH_STEP**0.5``. If the parabola has no
-    maximum, the result is the end of this range on the side with the higher mean precision. The result is s
-    if ``s / STRENGTH_STEP`` or ``s * STRENGTH_STEP`` was not tried, or has a mean precision of 0.
+    of the logarithm of the strength. The result is the strength at the maximum of the parabola. This result
+    is limited to the range from ``s / STRENGTH_STEP**0.5`` to ``s * STRENGTH_STEP**0.5``.
+
+    If the parabola has no maximum, the mean precisions at ``s / STRENGTH_STEP`` and ``s * STRENGTH_STEP`` are
+    compared. If the first mean is higher, the result is the lower end of the range. If the second mean is
+    higher, the result is the upper end. If both means are equal, the result is s. The result is also s if
+    ``s / STRENGTH_STEP`` or ``s * STRENGTH_STEP`` was not tried, or has a mean precision of 0.
 
     Parameters
     ----------

@@ -277,7 +277,7 @@ class Choice(Parameter):
         return str(value)
 
     def read(self, text: str) -> str:
-        """Convert text to one of the words."""
+        """Return `text` if it is one of the allowed words, and raise ValueError otherwise."""
         if text not in self.words:
             raise ValueError
         return text

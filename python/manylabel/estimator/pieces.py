@@ -98,8 +98,8 @@ class Rounds(Protocol):
     """A fit that consists of rounds. A `Rounds` object holds the state of the fit after the finished rounds.
 
     Each round first computes a result from the training rows, such as a gradient. The round then takes a step
-    that depends on the result, for example a step along the gradient. The computation consists of units,
-    which several processes can share. The step is not shared: each process takes the same step.
+    that depends on the result, for example a step along the gradient. The computation of the result consists
+    of units, which several processes can share. The step is not shared: each process takes the same step.
     """
 
     @property
@@ -126,7 +126,7 @@ class Rounds(Protocol):
         """
 
     def compute(self, first: int, end: int, report: Tell) -> list[NDArray[np.uint8]]:
-        """Compute the units from `first` to ``end - 1`` of the next round."""
+        """Compute some units of the next round: the units from `first` to ``end - 1``."""
         ...
 
     def complete(self, results: Sequence[NDArray[np.uint8]], report: Tell) -> None:

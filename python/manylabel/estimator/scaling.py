@@ -84,8 +84,9 @@ def _column_sums(
 
     For each x, the first sum adds ``weight * (x - mean) ** power``, and the second sum adds ``weight``. Here,
     ``weight`` is the entry of `weights` for the row of x, and ``mean`` is the entry of `means` for its
-    column. The terms are added in the order of the rows, because `numpy.bincount` adds the values of a sparse
-    X in this order.
+    column. The terms are added in the order of the rows. For a sparse X, `inverse_deviations` uses
+    `numpy.bincount`, which adds the terms in the same order. The sums are therefore exactly the same for a
+    dense X and a sparse X.
     """
     sums, present = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for first in range(0, len(X), _ROWS):
@@ -120,8 +121,9 @@ def scaled_columns(
     Returns
     -------
     csr_array or ndarray, of shape (n_samples, n_features), dtype float32
-        The scaled features. In a sparse result, columns with a nonzero shift are dense, because the shift
-        turns zeros into nonzero values. Values that are 0 after scaling are not stored.
+        The scaled features. In a sparse result, a column with a nonzero shift also stores the values that
+        were 0 in X, because the shift turns these zeros into nonzero values. Values that are 0 after scaling
+        are not stored.
     """
     if columns is None:
         return X
@@ -214,9 +216,10 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array | NDArray[Any], *, overwrite: bool = False) -> csr_array:
-        """Convert rows of the attribute `X` to a CSR array. Their values are not scaled again.
+        """Convert the given rows to a CSR array. Their values are not scaled again.
 
-        The argument X holds these rows. `overwrite` has no effect. The parameter exists because
+        The argument X must hold rows of the attribute `X`. If columns are scaled, the constructor has already
+        scaled the columns of this attribute. `overwrite` has no effect. The parameter exists because
         `ScaledTable.rows` has it.
         """
         return csr_array(X)
@@ -450,10 +453,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        Array to subtract from the product of the unscaled X and the returned `factors`. The difference equals
-        the product of the scaled X and the passed `factors`. In both products, X has only the columns in
-        `features`. The array is the product of the shifts of these columns and the returned `factors`.
-        Columns that are not centered do not contribute to it.
+        Product of the shifts of the columns in `features` and the returned `factors`. Columns that are not
+        centered have the shift 0. To transform unscaled rows, multiply their columns in `features` by the
+        returned `factors`, and subtract this array from each row of the product. The result is the product
+        of the scaled columns and the passed `factors`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

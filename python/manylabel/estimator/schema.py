@@ -93,8 +93,8 @@ class Scalar(Attribute):
         Type of the value: bool, int or float. float also accepts int.
     size : str, default=None
         Name for the value, such as ``"n_labels"``. Other attributes can use this name for the length of an
-        array. The length must then equal the value. A bool is compared as the number 0 or 1. None means that
-        the value has no name.
+        array. The length must then equal the value. In this comparison, False is 0 and True is 1. None means
+        that the value has no name.
     finite : bool, default=False
         Whether a float must be finite in float32, the dtype of scores.
     or_minus_infinity : bool, default=False
@@ -294,7 +294,8 @@ class Each(Attribute):
     part : Attribute
         Description of each part.
     size : str
-        Name of the number of parts, such as ``"n_blocks"``.
+        Name for the number of parts, such as ``"n_blocks"``. A name must stand for the same number in all
+        attributes that use it.
     """
 
     def __init__(self, part: Attribute, size: str, *, optional: bool = False) -> None:

@@ -170,9 +170,9 @@ class EditableLabels(MultiLabelClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features of the rows to which the classifiers of the new labels are fitted. The rows need not be
-            the rows of `fit`, but X must have the features of `fit`. Include rows without the new labels. The
-            classifiers need such rows as negative examples.
+            Features of the rows to which the classifiers of the new labels are fitted. The rows can differ
+            from the rows of `fit`. The columns must be the same features as in `fit`. Include rows that have
+            none of the new labels. The classifiers need such rows as negative examples.
         Y_new : array-like or sparse matrix of shape (n_samples, n_new), or array-like of shape (n_samples,)
             0/1 indicator matrix of the new labels only, with at least one column. NaN marks unknown entries.
             A 1-D array of 0 and 1 is a single new label. All numeric dtypes are accepted.
@@ -226,7 +226,7 @@ class EditableLabels(MultiLabelClassifier):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features of the rows to which the classifiers of the given labels are fitted.
+            Features of the rows to which the labels are fitted.
         Y : array-like or sparse matrix of shape (n_samples, n_refitted), or array-like of shape (n_samples,)
             0/1 indicator matrix of the labels to fit, with one column per label of `labels`, in the same
             order. NaN marks unknown entries.

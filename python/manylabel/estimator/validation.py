@@ -435,10 +435,11 @@ def check_training_set(
         - False: X is converted to a CSR array.
         - True: X stays dense and is converted to C order.
         - "as given": X stays dense and keeps its memory order. float16 is not converted to another dtype.
-        - "if mostly nonzero": X is treated as with True if more than half of its values are nonzero.
-          Otherwise, X is converted to a CSR array.
-        - "as given if mostly nonzero": X is treated as with "as given" if more than half of its values are
-          nonzero. Otherwise, X is converted to a CSR array.
+        - "if mostly nonzero": If at most half of the values of X are nonzero, X is converted to a CSR array.
+          Otherwise, X stays dense and is converted to C order.
+        - "as given if mostly nonzero": If at most half of the values of X are nonzero, X is converted to a
+          CSR array. Otherwise, X stays dense and keeps its memory order, and float16 is not converted to
+          another dtype.
     name : str, default="Y"
         Name of the argument Y, for error messages.
     unknown : bool, default=False

@@ -110,7 +110,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1. If X is sparse, the solver "fast" runs dual coordinate
         descent several times for a rare label. For such a label, `max_iter` is the maximum number of passes
-        in each run. A pass visits each row that "fast" uses for the label at most once.
+        in each run. A pass visits only rows that "fast" uses for this label. It visits each of these rows at
+        most once.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -181,9 +182,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     With the squared hinge loss, the fit reads a dense X in place and does not copy it. This holds for the
     dtypes float16, float32 and float64 and for any memory order. X may be memory-mapped from a ``.npy`` file.
-    The fit reads X in blocks of rows, and computes matrix products for up to 64 labels at once. In addition
-    to X and the weights, the fit usually takes about a fifth of the memory that X would take in float32. It
-    takes at most about half of this memory, or up to 100 MB for a small X.
+    The fit reads X in blocks of rows, and computes matrix products for up to 64 labels at once. The memory
+    that the fit needs in addition to X and the weights is usually about a fifth of the size that X would have
+    in float32. It is at most about half of this size, or up to 100 MB if X is small.
 
     With the squared hinge loss and a dense X, the solver "fast" minimizes the objective of every label over
     all rows, as "exact" does. Only the stopping rule for rare labels differs from the rule of "exact". For
@@ -290,9 +291,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             a label is the probability that Y has the label for a row, given that the label is true for this
             row. `manylabel.metrics.propensities` estimates propensities. The loss of a label is multiplied by
             ``2/p - 1`` in each row of Y that has the label, where p is the propensity of the label. The loss
-            for a complete Y is unknown, but an unbiased estimate of it exists. The loss with the factor is a
-            convex upper bound of this estimate [1]_. Propensities raise the scores of rare labels, because
-            rare labels usually have low propensities. If `propensities` is None, Y is assumed to be complete.
+            for a complete Y is unknown, but Y and the propensities give an unbiased estimate of it. The loss
+            with the factor ``2/p - 1`` is a convex upper bound of this estimate [1]_. Propensities raise the
+            scores of rare labels, because rare labels usually have low propensities. If `propensities` is
+            None, Y is assumed to be complete.
 
             With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes
             of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p`` instead of

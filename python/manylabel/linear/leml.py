@@ -44,9 +44,9 @@ class LEMLClassifier(LinearClassifier):
     ----------
     rank : int, default=100
         Maximum number of columns of W and H; >= 1. The weight matrix is ``W H'``, where H' is the transpose
-        of H. Its rank is at most the number of columns of W and H. `fit` uses fewer than `rank` columns if
-        there are fewer than `rank` training rows, or if fewer than `rank` labels occur in these rows. The
-        parameter `rank` then has no effect, and only `alpha` regularizes the model.
+        of H. The rank of the weight matrix is at most the number of columns of W and H. `fit` uses fewer than
+        `rank` columns if there are fewer than `rank` training rows, or if fewer than `rank` labels occur in
+        these rows. The parameter `rank` then has no effect, and only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
         Strength of the regularization; from 1e-30 to 1e12. The penalty is ``alpha/2 (|W|^2 + |H|^2)``. At the
         minimum of the objective, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the
@@ -131,14 +131,14 @@ class LEMLClassifier(LinearClassifier):
     alpha gives better rankings. It stores this value as `alpha_` and then fits the model to all rows.
     `alpha_` grows with s, with the sample weights and with the label weights.
 
-    With ``threshold="auto"``, a tenth of the rows is held out after the last turn, but at most 2,000 rows.
-    With fewer than 500 rows, up to a quarter of them is held out. If the held-out part has fewer than 200
-    rows, up to three disjoint parts are held out in turn, as in cross-validation. A copy of W is updated once
-    without the held-out rows, and H is not changed. The held-out rows are then scored with this copy. The
-    threshold is chosen so that the number of scores above the threshold equals the number of true labels of
-    the held-out rows. The fitted factors do not change. Learning the threshold takes 5 to 15 % of the time of
-    a fit with ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up to a
-    third of the time of the fit.
+    With ``threshold="auto"``, a tenth of the training rows is held out after the last turn, but at most 2,000
+    rows. With more than 30,000 labels, fewer rows are held out. If there are fewer than 500 training rows, up
+    to a quarter of them is held out. If the held-out part has fewer than 200 rows, up to three disjoint parts
+    are held out in turn, as in cross-validation. A copy of W is updated once without the held-out rows, and H
+    is not changed. The held-out rows are then scored with this copy. The threshold is chosen so that the
+    number of scores above the threshold equals the number of true labels of the held-out rows. The fitted
+    factors do not change. Learning the threshold takes 5 to 15 % of the time of a fit with ``alpha="auto"``.
+    With a given `alpha` and few turns, learning the threshold takes up to a third of the time of the fit.
 
     Let r be the number of columns of W and H. Without Newton's method, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X. It also takes
@@ -155,8 +155,9 @@ class LEMLClassifier(LinearClassifier):
 
     For a dense X, the ridge regressions can use the Gram matrix of the columns. The conjugate gradient steps
     then do not read X. The Gram matrix is used if two conditions hold. First, X has at most twice as many
-    columns as rows. Second, ``24 n_features^2`` bytes are at most 64 MB, or at most 0.3 times the memory of X
-    in float32.
+    columns as rows. Second, the Gram matrix is small enough. Its size is estimated as 24 bytes per entry,
+    which is ``24 n_features^2`` bytes in total. This size must be at most 64 MiB, or at most 0.3 times the
+    size of X in float32.
 
     The fit takes 4 r bytes of memory per row (12 r bytes with Newton's method). It also takes
     ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22 increases to 35. With

@@ -49,11 +49,11 @@ class PDSparseClassifier(SparseLinearClassifier):
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
         How `fit` finds the labels that most violate the margin of a row. Let s be the lowest score among the
-        labels that the row has. Every other label should have a score of at most ``s - 1``. If its score is
-        higher, the label violates the margin. The higher the score, the more the label violates the margin.
-        "exact" computes the scores of all labels. "sampled" estimates the scores from a random sample of the
-        features of the row. The probability that a feature is drawn is proportional to its absolute value in
-        the row.
+        labels that the row has. Every label that the row does not have should have a score of at most
+        ``s - 1``. If the score of such a label is higher, the label violates the margin. The higher the
+        score, the more the label violates the margin. "exact" computes the scores of all labels. "sampled"
+        estimates the scores from a random sample of the features of the row. The probability that a feature
+        is drawn is proportional to its absolute value in the row.
     n_candidates : int or None, default=None
         Maximum number of labels that a pass adds to the active set of a row; >= 1. The labels that most
         violate the margin of the row are added (see `search`). With an int, all passes have this maximum.
@@ -62,9 +62,10 @@ class PDSparseClassifier(SparseLinearClassifier):
         never exceeds 100.
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. It stops when it
-        has converged within `tol`, and makes at most as many passes as the main fit. With `early_stopping`,
-        the refit makes at most as many passes as the main fit needed to reach its best weights. The refitted
-        weights are then kept only if the refit does not lower the precision on the held-out rows.
+        has converged within `tol`. Without `early_stopping`, the refit makes at most as many passes as the
+        main fit, and the refitted weights are always kept. With `early_stopping`, the refit makes at most as
+        many passes as the main fit needed to reach its best weights. In this case, the refitted weights are
+        kept only if the refit does not lower the precision on the held-out rows.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see

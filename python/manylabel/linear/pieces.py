@@ -114,7 +114,7 @@ class DiSMECPieces:
 
     @property
     def n_units(self) -> int:
-        """Number of units. A unit is never divided between pieces."""
+        """Number of units. A unit is a group of labels that is never divided between pieces."""
         return self._task.n_units
 
     @property

@@ -77,9 +77,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
-        link. For example, the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / q)``, where p and p' are the
-        linear predictions of two rows. Here, q is the median of the squared distances ``|p - p'|^2`` over all
-        pairs of rows. With more than 1,000 rows, q is computed for 1,000 random rows. With ``gamma=1``, the
+        link. The formula of the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / q)``. Here, p and p' are the
+        linear predictions of two rows, and q is the median of the squared distances ``|p - p'|^2`` over all
+        pairs of rows. With more than 1000 rows, q is computed from 1000 random rows. With ``gamma=1``, the
         frequencies follow the median heuristic. "auto" compares the values 1/4, 1/2 and 1. It chooses the
         value for which a least-squares fit has the lowest leave-one-out error. The value 1 is skipped if 1/4
         has a lower error than 1/2 (see Notes). This parameter is ignored with ``kernel="linear"``.
@@ -127,10 +127,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Number that is subtracted from the logits to get the scores. With the squared loss, the score is
         ``prediction - 1/2 - threshold``. `predict` assigns the labels with positive scores. "zero" is the
         threshold 0, which corresponds to a probability of one half. "auto" learns the threshold on held-out
-        rows (see Notes). The number of predicted labels must be between 0.7 and 1.4 times the number of true
-        labels, in total over the held-out rows. Of all thresholds that meet this condition, "auto" chooses
-        the one nearest to 0. With ``loss="softmax"``, `predict` does not depend on the threshold, and "auto"
-        is the threshold 0.
+        rows (see Notes). A threshold is acceptable if the total number of labels predicted for these rows is
+        0.7 to 1.4 times the total number of true labels. "auto" chooses the acceptable threshold that is
+        nearest to 0. With ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the
+        threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
@@ -487,15 +487,15 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         return np.asarray(expit(scores))
 
     def predict(self, X: Any) -> csr_array | NDArray[Any]:
-        """Predict the labels with positive scores; with "softmax", predict the class with the highest score.
+        """Predict the labels with positive scores. With ``loss="softmax"``, predict the highest-scored class.
 
         Returns
         -------
         ndarray or csr_array of shape (n_samples, n_labels), dtype int64
             0/1 indicator matrix. If Y was sparse in `fit`, the result is sparse, and no dense array is
-            formed. With "softmax", each row has exactly one label. If y was 1-D in `fit`, the result is
-            instead an ndarray of shape (n_samples,). With "softmax", this ndarray contains the class of each
-            row. With the other losses, it contains 0 or 1 for each row.
+            formed. With ``loss="softmax"``, each row has exactly one label. If y was 1-D in `fit`, the result
+            is instead an ndarray of shape (n_samples,). With ``loss="softmax"``, this ndarray contains the
+            class with the highest score for each row. With the other losses, it contains 0 or 1 for each row.
 
         Raises
         ------

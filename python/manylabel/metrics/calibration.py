@@ -2,8 +2,8 @@
 
 The measures use only the candidate labels of each row. If probabilities are sparse, such as the result of
 ``predict_proba_topk``, the candidates of a row are the labels with a stored entry in this row. If
-probabilities are dense, all labels are candidates. The only exception is `calibration_error` with
-``pairs="all"``, which also uses labels without a stored entry, with the probability 0.
+probabilities are dense, all labels are candidates. The only measure that also uses other labels is
+`calibration_error` with ``pairs="all"``. Labels without a stored entry then have the probability 0.
 
 Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
 predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, all pairs of a row

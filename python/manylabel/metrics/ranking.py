@@ -6,14 +6,15 @@ these symbols:
 - n_i is the number of true labels of row i.
 - j(i, r) is the label of row i at rank r. Ranks count from 1.
 - h_ir is 1 if j(i, r) is a true label of row i (a hit), and 0 otherwise (a miss).
-- p_ir is the propensity of the label j(i, r). It is the probability that the label matrix has this label for
-  a row, given that the label applies to the row. The function `propensities` estimates propensities.
+- p_ir is the propensity of the label j(i, r). Label matrices are often incomplete: a label can apply to a row
+  but be missing in the matrix. The propensity of a label is the probability that the matrix has the label for
+  a row, given that the label applies to this row. The function `propensities` estimates propensities.
 - I(m) = sum_{r<=m} 1 / log2(r + 1) is the discounted gain of m hits at the first m ranks.
 
 =================  =====================================================================================
-`precision_at_k`   mean over all rows i of sum_{r<=k} h_ir / k
-`recall_at_k`      mean over all rows i with at least one true label of sum_{r<=k} h_ir / n_i
-`ndcg_at_k`        mean over all rows i of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, n_i))
+`precision_at_k`   mean of sum_{r<=k} h_ir / k over all rows i
+`recall_at_k`      mean of sum_{r<=k} h_ir / n_i over all rows i with at least one true label
+`ndcg_at_k`        mean of sum_{r<=k} h_ir / log2(r + 1) / I(min(k, n_i)) over all rows i
 `psp_at_k`         sum of h_ir / p_ir over all i and r<=k, divided by the largest possible sum
 `psndcg_at_k`      like `psp_at_k`, but with h_ir / log2(r + 1) / I(min(k, n_i)) instead of h_ir
 =================  =====================================================================================
@@ -30,10 +31,10 @@ the lower column index ranks first.
 NaN in ``Y_true`` marks an unknown entry: nobody checked whether the row has the label. All measures leave
 unknown entries out of the rankings. A label with an unknown entry in a row is not a candidate in this row, so
 it is neither a hit nor a miss. The labels that rank lower move up by one rank. If sparse ``scores`` have only
-the k best labels of each row, no other label can fill the last ranks. For example, if a row has unknown
-entries for 2 of its k best labels, its ranks k - 1 and k are empty. To avoid empty ranks, call
-``predict_topk`` for ``k + u`` labels per row, where u is the largest number of unknown entries in a row of
-``Y_true``.
+the k best labels of each row, no further labels can move up, so the last ranks can be empty. For example, if
+a row has unknown entries for 2 of its k best labels, its ranks k - 1 and k are empty. To avoid empty ranks,
+call ``predict_topk`` for ``k + u`` labels per row, where u is the largest number of unknown entries in a row
+of ``Y_true``.
 
 To measure label sets instead of rankings, apply scikit-learn's functions to the result of ``predict``, which
 may be sparse. Examples are `sklearn.metrics.hamming_loss`, `sklearn.metrics.zero_one_loss` (the subset 0/1
@@ -410,9 +411,9 @@ def hits_of_ranks(Y: csr_array, block: slice, top: NDArray[np.int64]) -> NDArray
 
 
 def _inverse_ideal(k: int, n_true: NDArray[np.int64]) -> Floats:
-    """Return 1 / S of `psndcg_at_k` for each row with true labels, and 0 for rows without true labels.
+    """Return 1 / S for each row with true labels, and 0 for each row without true labels.
 
-    `n_true` holds the number t of each row.
+    The docstring of `psndcg_at_k` defines the sum S. `n_true` holds the number of true labels of each row.
     """
     depth = np.minimum(k, n_true)
     ideal = np.cumsum(1.0 / np.log2(np.arange(2.0, depth.max() + 2.0)))
@@ -449,10 +450,10 @@ def check_k(k: Any) -> NDArray[np.int64]:
 def check_pair(Y_true: Matrix, scores: Matrix, name: str = "scores") -> tuple[csr_array, Any]:
     """Check true labels and predictions, and return both.
 
-    The true labels are returned as a CSR array. Its stored values are 1 for true labels, and NaN for unknown
-    entries. The predictions are returned as an ndarray if they are dense, and as a CSR array if they are
-    sparse. All CSR arrays have sorted and unique indices. `name` is the name of the predictions in error
-    messages.
+    The true labels are returned as a CSR array. This array stores 1 for each label that a row has, and NaN
+    for each unknown entry. The predictions are returned as an ndarray if they are dense, and as a CSR array
+    if they are sparse. All CSR arrays have sorted and unique indices. `name` is the name of the predictions
+    in error messages.
     """
     Y = _check_indicator(Y_true, "Y_true")
     checked = _check_matrix(scores, name)

@@ -267,10 +267,11 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
     per part. The step tries the labels in decreasing order of their largest quotients. For a label, the step
     tries pairs of two parts, a source and a target. The deviation of the label is larger in the source than
     in the target. A row with the label moves from the source to the target, and a row without the label may
-    move in the opposite direction. The step chooses the rows that lower the sum of squared deviations over
-    all parts and labels most. The sum also includes the deviations of the total number of rows of each part,
-    as if an additional label occurred in all rows. If no rows lower the sum, the step tries the next pair,
-    and after the last pair the next label.
+    move in the opposite direction. Of the rows that the step tries, it chooses those whose moves most reduce
+    the sum of squared deviations. This sum is over all parts and all labels. The labels include an additional
+    label, which occurs in all rows. Its deviation in a part is the deviation of the total number of rows of
+    the part. If no moves reduce the sum, the step tries the next pair. After the last pair, it tries the next
+    label.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):
@@ -316,8 +317,9 @@ class _Parts:
     def find(self) -> tuple[int, int, int, int] | None:
         """Return two parts and the two rows that they exchange, or None if no exchange is an improvement.
 
-        The first row moves from the first part to the second part. The second row moves in the opposite
-        direction. It is -1 if only the first row moves.
+        Parts and rows are given by their indices. The first row moves from the first part to the second part.
+        The second row moves from the second part to the first part. If only the first row moves, the index of
+        the second row is -1.
         """
         found = self._find()
         if found is None and self._stuck.any():
@@ -342,11 +344,15 @@ class _Parts:
         return None
 
     def _best_exchange(self, label: int, source: int, target: int) -> tuple[int, int] | None:
-        """Return the best row with `label` to move from `source` to `target`, and the row to move back.
+        """Return the best pair of rows to exchange between the parts `source` and `target`.
 
-        The second row does not have the label. It is -1 if only the first row moves. The result is None if no
-        exchange lowers the sum of squared deviations (see `_exchange`). Moving row a from `source` to
-        `target`, and row b from `target` to `source`, changes this sum by
+        The first row has `label` and moves from `source` to `target`. The second row does not have `label`
+        and moves from `target` to `source`. Rows are given by their indices. If only the first row moves, the
+        index of the second row is -1. In each of the two parts, only the `_TRIED_ROWS` rows are tried whose
+        moves alone lower the sum of squared deviations most (see `_exchange`). The result is None if no
+        exchange of the tried rows lowers this sum.
+
+        Moving row a from `source` to `target`, and row b from `target` to `source`, changes this sum by
         ``2 (gain_a - gain_b + |a - b|^2)``. Here, `_gain` computes gain_a and gain_b, and ``|a - b|^2`` is
         the number of labels that only one of the two rows has.
         """

@@ -276,7 +276,11 @@ def _given(
     X: csr_array | NDArray[Any],
     pairs: csr_array,
 ) -> NDArray[np.float32]:
-    """Return the scores of given (row, label) pairs. All labels are scored, for a few rows at a time."""
+    """Return the scores of given (row, label) pairs.
+
+    The function computes the scores of all labels for a few rows at a time, and keeps only the scores of the
+    given pairs.
+    """
     scores = np.empty(pairs.nnz, dtype=np.float32)
     for rows in rows_at_once(*pairs.shape):
         wanted = slice(pairs.indptr[rows.start], pairs.indptr[rows.stop])

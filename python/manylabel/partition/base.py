@@ -187,8 +187,8 @@ class BlockClassifier(MultiLabelClassifier):
     def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
         """Explain the score of a label for the row `x`; see `MultiLabelClassifier.explain`.
 
-        Among the blocks of the row that have the label, the explanation uses the block to which the router
-        gives the highest score.
+        The explanation uses a block that contains the label. If the row is routed to several such blocks, the
+        explanation uses the block with the highest score of the router.
         """
         routes = self._routes(x)
         for block in routes.indices[np.argsort(-routes.data, kind="stable")].tolist():

@@ -1,6 +1,7 @@
-"""Functions that compute partitions into blocks, and choose the number of blocks and `lam`.
+"""Functions that divide rows into blocks, and choose the number of blocks and `lam`.
 
-`lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`.
+Each block has a set of labels. `lam` is the weight of the penalty on large label sets in the objective of
+`BlockPartitioner`.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Partition:
     ``row_blocks`` has the block of each row, and ``label_blocks`` has the labels of each block. ``objective``
     is the value of the objective of `BlockPartitioner` for this partition, and ``history`` has the values of
     the objective during the optimization. A positive entry of Y is captured if its label is in the block of
-    its row. ``captured`` is the fraction of the positive entries that are captured.
+    its row. ``captured`` is the number of captured entries divided by the number of positive entries of Y.
     """
 
     row_blocks: NDArray[np.int32]
@@ -286,7 +287,10 @@ def find_partition(
 
 
 def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setting) -> Partition:
-    """Choose the labels of each block again, with another weight `lam`. The rows of the blocks are kept."""
+    """Choose the labels of each block again, with a new value of `lam`. The rows of each block do not change.
+
+    `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`.
+    """
     ends, labels, captured = _core.partition_labels(
         Y, found.row_blocks, len(found.label_blocks), lam, setting.params["max_labels"], setting.threads
     )
@@ -298,7 +302,11 @@ def with_fewer_labels(Y: csr_array, found: Partition, lam: float, setting: Setti
 
 
 def routing_rows(Y: csr_array, row_blocks: NDArray[np.int32], *, drop_unlabeled: bool) -> NDArray[np.int32]:
-    """Return the block of each row for the fit of the router, or -1 if the fit ignores the row."""
+    """Return the block index of each row, for the fit of the router.
+
+    If `drop_unlabeled` is True, rows without labels get the index -1. The fit of the router ignores these
+    rows.
+    """
     if not drop_unlabeled:
         return row_blocks
     return np.where(np.diff(Y.indptr) > 0, row_blocks, np.int32(-1))
@@ -320,11 +328,14 @@ def choose_lam(
 
     `lam` is the weight of the penalty on large label sets in the objective of `BlockPartitioner`. A few
     candidates for `lam` are computed from Y. The router is the classifier that predicts the block of a row.
-    In each fold, the partition, the router and the models of the blocks are fitted only once, with the
-    smallest candidate. With the smallest candidate, each block has the most labels. With a larger candidate,
-    each block has the same rows and a subset of these labels. The fitted models therefore give the scores for
-    all candidates. P@k is the precision at k. ``mode="accuracy"`` chooses the candidate with the largest sum
-    of P@1, P@3 and P@5 over all folds.
+
+    For a given number of blocks, the partition, the router and the models of the blocks are fitted only once
+    in each fold. These fits use the smallest candidate, with which the blocks have the most labels. For a
+    larger candidate, each block keeps its rows and a subset of its labels. The scores of the kept labels are
+    taken from the fitted models, so no new fit is needed.
+
+    P@k is the precision at k on the held-out rows. ``mode="accuracy"`` chooses the candidate with the largest
+    sum of P@1, P@3 and P@5 over all folds.
 
     The baseline is a model without blocks: the base estimator, fitted to all training rows and labels of the
     fold. ``mode="speed"`` chooses the largest candidate that satisfies a condition: in every fold, P@1, P@3

@@ -185,7 +185,8 @@ class BlockPartitionClassifier(BlockClassifier):
     score -inf. If each row is routed to a single block, the scores of a row are the scores from the model of
     its block, and `predict` returns the labels that this model predicts. If rows may be routed to more than
     one block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores.
-    If `estimator` has no `decision_function`, the scores of a block are the logits of its probabilities.
+    If `estimator` has no `decision_function`, the scores from the model of a block are the logits of the
+    probabilities that this model predicts.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If more than half of its values are nonzero, the fits of the partition and of the router make float32
@@ -197,8 +198,9 @@ class BlockPartitionClassifier(BlockClassifier):
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
     accept it. The partition ignores the sample weights. However, the sample weights can change the values
-    that are chosen for `n_blocks` and `lam` if these parameters are "auto". With ``mode="rule"``, the tests
-    of the router use the sample weights. With the other modes, the fits of cross-validation use them.
+    that are chosen for `n_blocks` and `lam` if these parameters are "auto". With ``mode="rule"``, `fit` may
+    test the router on held-out rows to choose `n_blocks` (see below). These tests use the sample weights.
+    With the other modes, the fits of cross-validation use the sample weights.
 
     If `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another
     library, Ctrl-C ends the fit when the current fits of blocks are done.
@@ -224,11 +226,10 @@ class BlockPartitionClassifier(BlockClassifier):
     repeated with the new number of blocks.
 
     A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
-    ``mode="rule"`` and several blocks, `lam` is computed for an imaginary block of all rows. With this `lam`,
-    the labels of the imaginary block cover at least 95 % of the positive entries of Y. With a slightly larger
-    `lam`, the imaginary block would have fewer labels, which would cover less than 95 %. If you pass
-    ``n_blocks=1``, ``mode="rule"`` sets `lam` to 0. The next paragraph describes `lam` if ``n_blocks="auto"``
-    finds that there should be only one block.
+    ``mode="rule"`` and several blocks, `fit` computes `lam` as if all rows were in one block. `lam` is the
+    largest weight (up to rounding) for which the labels of this one block would cover at least 95 % of the
+    positive entries of Y. If you pass ``n_blocks=1``, ``mode="rule"`` sets `lam` to 0. If ``n_blocks="auto"``
+    results in one block, `lam` is chosen as described in the next paragraph.
 
     With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
     1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such

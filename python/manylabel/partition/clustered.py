@@ -114,8 +114,8 @@ class CBMLCClassifier(BlockClassifier):
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
     of a cluster are the labels that are known to be present in its rows.
 
-    If `estimator` is from another library, a fit may continue after Ctrl-C until the models that are being
-    fitted at that moment are done.
+    If `estimator` is from another library, Ctrl-C may take effect late. The fit then continues until the
+    running fits of `estimator` are done.
 
     References
     ----------

@@ -92,14 +92,14 @@ def fit_models(
         For each block, the indices of its rows and the indices of its labels.
     seed : int
         Seed of the fits. In each clone and its inner estimators, every `random_state` that is None is set to
-        a different number, which is computed from `seed`.
+        a number that is computed from `seed`. Each of these parameters gets its own number.
     dense : pair of bool
         Two values: whether the user passed X as a dense array, and whether the user passed Y as a dense
         array. An estimator of another library gets X and Y as the user passed them, dense or sparse.
     threads : int
         Number of threads, and maximum number of blocks that are fitted at the same time. If `estimator` is
-        from this library and its `n_jobs` is None, the fit of a block may use several threads. In this case,
-        fewer blocks are fitted at the same time if the largest block would otherwise finish long after the
+        from this library and its `n_jobs` is None, several threads may work on one block. For such an
+        estimator, fewer blocks are fitted at the same time if the largest block would finish long after the
         other blocks. Each block then gets more threads.
     progress : callable
         Function that is called regularly. Its argument is the number of labels that have been fitted so far,
@@ -195,9 +195,9 @@ def fit_block(
     block, from which seeds are computed. `report` is called with the number of labels of the block that have
     been fitted so far. If an estimator of this library has ``n_jobs=None``, its fit uses `threads` threads.
 
-    `dense` has two values: whether the estimator gets X as a dense array, and whether it gets Y as a dense
-    array. `dense` must be given for an estimator of another library, and must be None for an estimator of
-    this library. The other arguments are the same as in `fit_models`.
+    `dense` must be None for an estimator of this library, and a pair of bools for an estimator of another
+    library. The first bool states whether the estimator gets X as a dense array. The second bool states
+    whether the estimator gets Y as a dense array. The other arguments are the same as in `fit_models`.
     """
     all_rows = len(rows) == X.shape[0]
     of_rows = Y if all_rows else Y[rows]

@@ -105,7 +105,10 @@ class NaiveBayes(MultiLabelClassifier):
             progress(y.shape[1])
 
     def restricted(self, labels: NDArray[Any]) -> NaiveBayes:
-        """Return a new model for `labels` only. In each row, the probabilities of `labels` sum to 1."""
+        """Return a new model that has only the labels in `labels`.
+
+        For each row x, the probabilities ``P(j | x)`` of the new model sum to 1 over these labels.
+        """
         model = NaiveBayes(self.n_jobs)
         model.__dict__.update(vars(self))
         model.coef_ = self.coef_[labels]

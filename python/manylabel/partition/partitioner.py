@@ -53,11 +53,11 @@ class BlockPartitioner(Estimator):
         labels. This last number is not used.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
-        label sets. "auto" is 0 if `max_labels` is given. Otherwise, "auto" is chosen such that a single block
-        of all rows would capture at least 90 % of the positive entries of Y, but hardly more. This weight is
-        just below ``N_J / (2 J - 1)``. Here, J is the smallest number of labels that together have 90 % of
-        the positive entries, and N_J is the number of rows with the J-th most frequent label. This weight
-        increases in proportion to the number of rows, because N_J does.
+        label sets. "auto" is 0 if `max_labels` is given. Otherwise, let J be the smallest number for which
+        the J most frequent labels together have at least 90 % of the positive entries of Y. "auto" is a
+        weight with which a single block of all rows would contain exactly these J labels. This weight is just
+        below ``N_J / (2 J - 1)``, where N_J is the number of rows with the J-th most frequent label. The
+        weight increases in proportion to the number of rows, because N_J does.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_init : int, default=1

@@ -49,10 +49,10 @@ class Routing:
         the highest scores. Blocks with the score -inf are never candidates.
     share : float or None, default=None
         None means that a row is routed to all its candidates. With a number, a row may be routed to fewer
-        blocks. The probability of a block is the logistic function of its score. Candidates are chosen in
-        order of decreasing probability, until their probabilities sum to at least ``share * p``, where p is
-        the sum of the probabilities of all candidates of the row. The most probable candidate is always
-        chosen.
+        blocks, which are chosen from its candidates. The probability of a block is the logistic function of
+        its score. Candidates are chosen in order of decreasing probability. The choice ends when the
+        probabilities of the chosen blocks sum to at least ``share * p``, where p is the sum of the
+        probabilities of all candidates of the row. The most probable candidate is always chosen.
     """
 
     most: int

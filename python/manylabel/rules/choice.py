@@ -65,9 +65,11 @@ class SetChoice(NamedTuple):
 
 
 class HeldOutMeasures:
-    """Sums of the measures over the held-out rows, for each candidate power and each candidate bound.
+    """Sums of the measures over the held-out rows.
 
-    A candidate power is a value of `SetChoice.power`. A candidate bound is a value of `SetChoice.bound`.
+    Each measure has one sum for each candidate power, and one sum for each candidate bound. Powers and bounds
+    are not combined. A candidate power is a value of `SetChoice.power`. A candidate bound is a value of
+    `SetChoice.bound`.
     """
 
     def __init__(self) -> None:
@@ -166,12 +168,16 @@ class HeldOutMeasures:
         return powers, bounds, (self._by_power.max(axis=1) >= of_bounds).astype(np.uint8)
 
     def _even_score(self) -> float:
-        """Return the score at which a label has a probability of one half in a logistic regression.
+        """Return the score at which a logistic regression predicts a probability of 1/2 for a label.
 
-        A label is predicted if its score exceeds the returned score. An alternative would be to return the
-        threshold with the smallest Hamming loss on the held-out rows. But this threshold depends on only a
-        few (row, label) pairs. The regression depends on all pairs, and its threshold gives a lower loss on
-        other rows.
+        The regression is fitted to (row, label) pairs of the held-out rows: to all known pairs with finite
+        scores. It predicts from the score of a pair whether the row has the label. The returned score is a
+        threshold: a label is predicted if its score exceeds this threshold. If the regression gives no usable
+        threshold, the result is 0.
+
+        An alternative would be to return the threshold with the smallest Hamming loss on the held-out rows.
+        But that threshold depends on only a few pairs. The threshold of the regression depends on all pairs,
+        and gives a lower loss on other rows.
         """
         present, number = np.nonzero(self._pairs)
         if len(np.unique(present)) < 2:
@@ -195,9 +201,9 @@ def _row_blocks(Y: csr_array) -> list[slice]:
 def _measures(n_hits: NDArray[Any], n_chosen: NDArray[Any], n_true: NDArray[Any]) -> NDArray[np.float64]:
     """Return the measures of predicted label sets.
 
-    `n_hits` is the number of correctly predicted labels of each row, `n_chosen` is the number of predicted
-    labels, and `n_true` is the number of true labels. The first axis of the result has one entry for each of
-    `MEASURES`. A larger number is better. For "hamming", the value is minus the number of wrong entries.
+    The arguments count labels of each row. `n_hits` counts the correctly predicted labels, `n_chosen` the
+    predicted labels, and `n_true` the true labels. The first axis of the result has one entry for each of
+    `MEASURES`. A larger value is better. For "hamming", the value is minus the number of wrong entries.
     """
     n_wrong = n_chosen + n_true - 2 * n_hits
     return np.stack([n_wrong == 0, -n_wrong, 2 * n_hits / np.maximum(n_chosen + n_true, 1)]).astype(

@@ -108,11 +108,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
         `max_features`). "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
         feature are 0). With label binning, "exact" computes new label bins for each condition that it tries.
-        "fast" can instead reuse label bins to save time: it computes the label bins of the unfinished rule
-        once, and uses them for the conditions that it tries next. Label bins are reused with the example-wise
-        loss if there are at most about ``2 * sqrt(n_labels)`` label bins. With at most 256 labels, they are
-        reused only for features with mostly nonzero values. With more labels, they are reused for all
-        features. When a rule is finished, the label bins of its head are always computed again.
+        "fast" can reuse label bins to save time. Before it searches for the next condition, it computes label
+        bins for the rows that the rule covers so far. It can then use these label bins for the conditions
+        that it tries in this search. "fast" reuses label bins only with the example-wise loss, and only if a
+        head has at most about ``2 * sqrt(n_labels)`` label bins. With at most 256 labels, it reuses them only
+        for conditions on features with mostly nonzero values. With more labels, it also reuses them for
+        conditions on the other features, but only if the value 0 satisfies the condition. When a rule is
+        finished, the label bins of its head are always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -226,13 +228,14 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     probabilities of this distribution. If several label sets share the lowest loss for a row,
     ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
 
-    If `predictor` is a measure, `fit` chooses between two methods. For this choice, `fit` first holds out a
-    quarter of the rows, but at most 16,384 rows, and fits a model to the other rows. As long as fewer than
-    512 rows have been held out, `fit` holds out another quarter, and fits a new model to the rows outside
-    this quarter. It does this at most three times. `fit` keeps the method for which the measure on all
-    held-out rows is better, or the first method if both are equally good. In the measure, the rows are
-    weighted by `sample_weight`, and unknown entries of Y are not counted. A warm start repeats the choice
-    with new models of up to `n_rules` rules.
+    If `predictor` is a measure, `fit` chooses between two methods, which are described below. For this
+    choice, `fit` first holds out a quarter of the rows, but at most 16,384 rows, and fits a model to the
+    other rows. If fewer than 512 rows have been held out so far, `fit` holds out another quarter, and fits a
+    new model to all rows outside this quarter. `fit` repeats this until at least 512 rows have been held out,
+    or until each of the four quarters has been held out once. There are thus at most four models. `fit` keeps
+    the method for which the measure on all held-out rows is better, or the first method if both are equally
+    good. In the measure, the rows are weighted by `sample_weight`, and unknown entries of Y are not counted.
+    A warm start repeats the choice with new models of up to `n_rules` rules.
 
     The first method predicts the known label set with the smallest ``loss - a * log(f)``. Here, the loss is
     the example-wise loss, and f is the weight of the label set in `label_set_weights_`. This method prefers
@@ -254,11 +257,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     training row get the score -inf and are never predicted.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. If `predictor` is a measure, `fit` also copies the training rows and the held-out rows of the
-    additional models, for one model at a time. With the example-wise loss and ``head="complete"``, each
-    thread also stores a few matrices of shape (n_labels, n_labels). The number of these matrices does not
-    depend on the number of rows. However, if label bins are reused (see `search`), these matrices are stored
-    only if Y has at most 256 labels and X has features with mostly zero values.
+    of X. If `predictor` is a measure, `fit` fits up to four further models to choose the method. For each of
+    these models, it copies the training rows and the held-out rows of the model. Only the copies for one
+    model are in memory at the same time. With the example-wise loss and ``head="complete"``, each thread also
+    stores a few matrices of shape (n_labels, n_labels). The number of these matrices does not depend on the
+    number of rows. However, if label bins are reused (see `search`), these matrices are stored only if Y has
+    at most 256 labels and X has features with mostly zero values.
 
     With n threads, the processor time of `fit` is at least about ``min(n, 4)`` times the elapsed time,
     because up to four threads wait for work without sleeping. If several fits run at the same time in
@@ -409,9 +413,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         eval_set : tuple of two matrices (X, y), default=None
             Further rows for early stopping: a pair ``(X_eval, y_eval)`` in the same formats as X and y. The
             fit stops when the loss on these rows no longer falls. The rules are not fitted to these rows.
-            However, with ``search="fast"``, the thresholds that are tried for conditions depend on the values
-            in both X and X_eval. `eval_set` requires ``early_stopping=True``. With ``early_stopping=True``
-            and without `eval_set`, some rows of X are held out instead.
+            However, with ``search="fast"``, the candidate thresholds for the conditions of the rules depend
+            on the values in both X and X_eval. `eval_set` requires ``early_stopping=True``. With
+            ``early_stopping=True`` and without `eval_set`, some rows of X are held out instead.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):

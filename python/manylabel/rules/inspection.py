@@ -386,9 +386,9 @@ class _Writer:
 
         A text contains the score and the names of the labels with this score. All texts together name at most
         `max_labels` labels. If only some labels of a score are named, the text of this score ends with the
-        number of its other labels, as in "+0.50 a, b and 3 more". Scores without any named label share one
-        last text, such as "-0.20 to +0.10 7 other labels". The last text contains the range of these scores
-        and the number of their labels.
+        number of its other labels, as in "+0.50 a, b and 3 more". All scores without any named label share
+        one last text. It contains the range of these scores and the number of their labels. An example is
+        "-0.20 to +0.10 7 other labels", for 7 labels with scores from -0.20 to +0.10.
         """
         labels, values = self.head(rule)
         if not len(labels):

@@ -165,9 +165,9 @@ class EditableTagger(Estimator):
 
         If the tagger keeps rows (see the parameter `keep_rows` of `TextTagger`), the new texts are added to
         the kept rows. Each new row is stored with all of its label names, including names of existing labels.
-        The older kept rows are stored without the new labels, and this method does not use them to fit the
-        new labels. If `refit_labels` or `update` later fits a new label to all kept rows, the older rows are
-        negative examples of this label.
+        The rows that were kept before the call do not get the new labels, and this method does not use them
+        to fit the new labels. If `refit_labels` or `update` later fits one of the new labels to all kept
+        rows, the rows from before the call are negative examples of this label.
 
         Examples
         --------
@@ -347,9 +347,9 @@ class EditableTagger(Estimator):
         is "auto", such as `C` or `threshold`, the value that `fit` chose is used again.
 
         With `DiSMECClassifier`, the labels are fitted with ``warm_start=True`` (see
-        `DiSMECClassifier.refit_labels`). Up to the tolerance of the solver, these labels get the same weights
-        as in a new fit with the same C to all kept rows. With ``solver="fast"``, the weights of rare labels
-        may differ more, because this solver only approximates these weights.
+        `DiSMECClassifier.refit_labels`). A new fit to all kept rows with the same C would give these labels
+        the same weights, up to the tolerance of the solver. With ``solver="fast"``, the weights of rare
+        labels may differ more, because this solver only approximates these weights.
 
         With `LabelTreeClassifier`, the nodes of the trees and their classifiers do not change. A label that
         is fitted again may move to another leaf. A new fit to all rows would build other trees.
@@ -447,7 +447,10 @@ def _row(names: Any) -> Any:
 
 
 def _among(row: Any, names: set[str]) -> Any:
-    """Return the names of a row that are in `names`. An item that is not a str is always returned."""
+    """Return the items of `row` that are in `names`.
+
+    Items that are not strings are also returned. If `row` is not a list, it is returned unchanged.
+    """
     return [name for name in row if not isinstance(name, str) or name in names] if type(row) is list else row
 
 

@@ -194,7 +194,7 @@ def _cells(
 
 
 class _Cells:
-    """Counts the cells that have label names, to detect a file whose separator is not the given one."""
+    """Counts the cells of a file that contain label names, to detect a wrong separator."""
 
     def __init__(self, separator: str) -> None:
         self._separator = separator
@@ -213,8 +213,9 @@ class _Cells:
     def warn(self, path: Path) -> None:
         """Warn if the separator seems to be wrong.
 
-        The warning is given if nearly all cells have a single name, but most cells contain a common separator
-        other than the given one.
+        The warning is issued if nearly all cells have a single name, but most cells contain another character
+        that is often used as a separator, such as a semicolon or a comma. With fewer than five cells, there
+        is no warning.
         """
         other = max(self._n_with, key=lambda each: self._n_with[each])
         if self._n_cells >= _LEAST_CELLS and (

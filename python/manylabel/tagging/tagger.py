@@ -93,10 +93,11 @@ class _Rows(Attribute):
 class TextTagger(EditableTagger):
     """Tagger of texts: a vectorizer, a classifier and the names of its labels, saved in one file.
 
-    `fit` converts texts to features and fits a classifier. `suggest` returns the names of the best labels of
-    a text with their scores, and `predict` returns the names of the label set of a text. `save` writes
-    everything to one model file: the vocabulary and the idf weights, the names of the labels, and the weights
-    of the classifier. `manylabel.load` maps this file into memory. The file contains no code.
+    `fit` converts texts to features and fits a classifier. `suggest` returns the names and the scores of the
+    best labels for a text. `predict` chooses a set of labels for each text and returns the names of these
+    labels. `save` writes everything to one model file: the vocabulary and the idf weights, the names of the
+    labels, and the weights of the classifier. `manylabel.load` maps this file into memory. The file contains
+    no code.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ class TextTagger(EditableTagger):
         Whether to keep the features and labels of the training rows in the model. The method `update` needs
         these rows, and `refit_labels` and `merge_labels` use them if no texts are given.
     n_jobs : int or None, default=None
-        Number of threads of the fit of the classifier. None means the parameter `n_jobs` of the classifier.
+        Number of threads that fit the classifier. None means the parameter `n_jobs` of the classifier.
     verbose : int, default=0
         With 1 or more, `fit` shows a progress bar for the conversion of the texts, and then the progress bar
         of the classifier. With 0, it shows these bars only if the parameter `verbose` of the classifier is 1
@@ -128,7 +129,8 @@ class TextTagger(EditableTagger):
     vectorizer_ : vectorizer or None
         The fitted vectorizer.
     label_names_ : ndarray of shape (n_labels,), dtype object
-        The names of the labels. If `fit` got lists of names and no `label_names`, the names are sorted.
+        The names of the labels. If `fit` gets lists of names but no argument `label_names`, it sorts the
+        names.
     label_ids_ : ndarray of shape (n_labels,), dtype object
         The identifiers of the labels. The attribute exists only if `label_ids` was passed to `fit` or to
         `from_pipeline`.
@@ -621,7 +623,7 @@ class TextTagger(EditableTagger):
         return found
 
     def predict_topk(self, texts: Any, k: int = 5) -> csr_array:
-        """Predict the k best labels of each text, as a sparse matrix. `suggest` returns label names instead.
+        """Return the scores of the k best labels of each text, as a sparse matrix.
 
         Parameters
         ----------
@@ -633,7 +635,8 @@ class TextTagger(EditableTagger):
         Returns
         -------
         csr_array of shape (n_samples, n_labels), dtype float32
-            The scores that `suggest` returns. Column j belongs to ``label_names_[j]``.
+            Scores of the k best labels of each text. Column j belongs to ``label_names_[j]``. `suggest`
+            returns these scores together with the label names.
 
         Raises
         ------

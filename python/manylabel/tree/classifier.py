@@ -198,10 +198,10 @@ class LabelTreeClassifier(EditableLabels):
         rare, "fast" computes the optimum within `tol`, as "exact" does.
 
         Two more rules apply if at most an eighth of the values of X are nonzero. First, a child or label with
-        at most 300 positive rows is also rare if fewer than 20 % of its examples are positive. Second, the
-        children or labels of a node that are not rare are fitted in groups of sixteen. If the last group is
-        smaller, the most frequent of the rare children or labels are added to it. For the added ones, "fast"
-        computes the optimum within `tol` too.
+        at most 300 positive rows is also rare if fewer than 20 % of its examples are positive. Second, in
+        each node, the children or labels that are not rare are fitted in groups of sixteen. If the last group
+        is smaller, the most frequent of the rare children or labels are added to it. For the added ones,
+        "fast" computes the optimum within `tol` too.
 
         With the logistic loss, "fast" is the same as "exact", because "fast" saves time by leaving out rows
         whose loss is 0, and the logistic loss is never 0.
@@ -269,8 +269,8 @@ class LabelTreeClassifier(EditableLabels):
         most weights of a node are not 0, the node also stores the weights that are 0 (see Notes). Such a node
         has all features, in order and in one bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
-        Position after the last weight of each feature, in the order of `chunk_features_`. Positions count
-        from the first weight of the node in `chunk_weights_`.
+        For each entry of `chunk_features_`, the position after the last weight of the feature in its node.
+        Positions count from the first weight of the node in `chunk_weights_`.
     chunk_outputs_ : ndarray of shape (n_weights,), dtype uint16
         Child or label of each weight. The value is the position among the children or labels of the node.
     chunk_weights_ : ndarray of shape (n_weights,), dtype float32, float16 or int8
@@ -305,10 +305,10 @@ class LabelTreeClassifier(EditableLabels):
     searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level (rounded up), but only
     nodes whose path probability is at least ``exp(-7)`` times the highest path probability of the level. A
     prediction sends a row to only `beam` nodes of a level. The negative rows of a label therefore also
-    include rows that almost reach its leaf in a prediction. These additional rows improve rankings. The
-    classifiers were fitted to the training rows, so the path probabilities of new rows are less certain than
-    those of training rows. Compared with a training row, a new row therefore reaches more leaves that have
-    none of its labels. With the additional rows, the classifiers of such a leaf are also fitted to rows that
+    include rows that almost reach its leaf in a prediction. These additional rows improve rankings, for the
+    following reason. The classifiers were fitted to the training rows, so path probabilities are less certain
+    for new rows than for training rows. Compared with a training row, a new row therefore reaches more leaves
+    that have none of its labels. The classifiers of such a leaf are also fitted to its additional rows, which
     resemble the new row. An experiment with ``beam=7`` compared two modified versions of `fit`. One version
     sent a row to up to 14 nodes of each level, and the other version sent it to up to 7 nodes. On
     citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7 nodes (mean of three seeds).
@@ -318,11 +318,10 @@ class LabelTreeClassifier(EditableLabels):
     starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
     previous dual variables. In the first tree, the solver runs up to two searches for each rare label. A
     search finds negative rows that have a nonzero loss for the label. In each later tree, one search is
-    sufficient.
-    A label that is not rare starts from its previous weights, and one solver step is then sufficient. On
-    eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every tree were
-    fitted from scratch, the fit of three trees would take 2.7 times as long as the fit of one tree. P@1, P@3
-    and P@5 of the two ways differ by at most 0.1 percentage points.
+    sufficient. A label that is not rare starts from its previous weights, and one solver step is then
+    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
+    tree were fitted from scratch, the fit of three trees would take 2.7 times as long as the fit of one tree.
+    Starting from the previous tree changes P@1, P@3 and P@5 by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -362,9 +361,10 @@ class LabelTreeClassifier(EditableLabels):
     With ``combine="leaf"``, the mean margin is then computed over the trees in which the row reaches the
     leaf. With ``combine="product"``, the value of ``p * q**path_weight_`` is estimated for each tree in which
     the row misses the leaf. The estimate is the mean of the values from the trees in which the row reaches
-    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest path probability among the nodes
-    that the search dropped in the tree with the missed leaf. `decision_function` uses all trees and needs no
-    estimates, so its scores can differ from the scores of `predict_topk`.
+    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest path probability of the nodes that
+    the search drops in the tree with the missed leaf. These are the nodes that are not among the `beam` best
+    nodes of their level. `decision_function` uses all trees and needs no estimates, so its scores can differ
+    from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
@@ -399,9 +399,9 @@ class LabelTreeClassifier(EditableLabels):
     results are dense arrays of this shape: the scores from `decision_function` and, if Y was dense in `fit`,
     the predictions from `predict`. If most weights are not 0, each tree stores about
     ``n_labels * n_features`` weights. If most weights are 0 and X is sparse, neither `fit` nor the model
-    needs an array with so many values. While the tree is built from a sparse X, the vector of a label takes
-    up to 8 bytes for each stored value in the rows of the label. With ``label_vectors="rembrandt"``, it takes
-    1,600 bytes, and a reduced row takes 400 bytes.
+    needs an array with ``n_labels * n_features`` values. While the tree is built from a sparse X, the vector
+    of a label takes up to 8 bytes for each stored value in the rows of the label. With
+    ``label_vectors="rembrandt"``, the vector of a label takes 1,600 bytes, and a reduced row takes 400 bytes.
 
     A dense X is converted to sparse rows if at most half of its values are nonzero. Otherwise, X is used as
     it is, in float16, float32 or float64 and in any memory order. Each thread then fits up to four nodes at a
@@ -544,8 +544,8 @@ class LabelTreeClassifier(EditableLabels):
         label_weight : array-like of shape (n_labels,), default=None
             Weights of the labels, > 0. The loss of a label is multiplied by its weight. An inner node has a
             classifier for each of its children. The loss of the classifier for a child is multiplied by the
-            mean weight of the labels below this child. In this mean, a label that occurs in twice as many
-            training rows counts twice as much. None means equal weights.
+            mean weight of the labels below this child. In this mean, each label counts in proportion to the
+            number of training rows that have the label. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Some true labels of a row can be missing in Y. The
             propensity of a label is the probability that Y has the label in a row for which the label is
@@ -740,8 +740,8 @@ class LabelTreeClassifier(EditableLabels):
         ValueError
             If an argument or parameter is not valid. For example, X has a different number of features than
             in `fit`, or `Y_new` and X have different numbers of rows. The message states the expected value
-            and the given value. The error is also raised if a new label cannot join any leaf of a tree. This
-            happens if all leaves that the rows with the label reach in the tree are full. A full leaf has the
+            and the given value. The error is also raised if, in some tree, the rows with a new label reach
+            only full leaves. The label then cannot join a leaf of this tree. A leaf is full if it has the
             maximum of 65,535 labels.
 
         Notes
@@ -754,10 +754,11 @@ class LabelTreeClassifier(EditableLabels):
         its score is -inf.
 
         The classifier of a new label is fitted to the rows with the label and to negative rows. To find the
-        negative rows, the tree is searched as in `fit` with ``negatives="routed"``. In a prediction, a row
-        reaches up to `beam` nodes of each level. In this search, it reaches up to ``1.25 * beam`` nodes of
-        each level. The negative rows are the rows that reach the leaf of the label in this search, but do not
-        have the label. They are found in this way even if the parameter `negatives` is "siblings".
+        negative rows, the tree is searched as in `fit` with ``negatives="routed"``. In this search, a row
+        reaches up to ``1.25 * beam`` nodes of each level. In a prediction, a row reaches at most `beam` nodes
+        of each level. The negative rows of a label are the rows that reach its leaf in the search with
+        ``1.25 * beam`` nodes, but do not have the label. They are found in this way even if the parameter
+        `negatives` is "siblings".
 
         The new classifiers are fitted with the same loss as the old classifiers, and with the C in `C_`. The
         parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state` are used
@@ -772,15 +773,15 @@ class LabelTreeClassifier(EditableLabels):
         slow, for example after the number of labels has grown by half.
 
         All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
-        the leaves of the new labels. The second search reaches more nodes, as described above. It determines
-        the negative rows. In each leaf, the new labels whose rows all reach the leaf in the second search
-        are fitted together. Such a label takes about as much time as in `fit`. Any other new label is fitted
-        alone, in a few passes over the rows that reach its leaf. The time of such a fit grows with the number
-        of these rows and with the number of labels of the leaf. On eurlex57k, adding 428 labels to a model
-        with 3,843 labels takes half as long as fitting a new model to the old and the new labels. The method
-        copies all weights as float32, and then converts the copy to the dtype of the old weights. It
-        therefore needs memory for a second model with float32 weights. If the old weights are not float32,
-        the converted weights take additional memory.
+        the leaves of the new labels. The second search can reach more nodes, as described above. It
+        determines the negative rows. If all rows with a new label reach its leaf in the second search, the
+        label is fitted together with the other such labels of the leaf. It then takes about as much time as
+        in `fit`. Any other new label is fitted alone, in a few passes over the rows that reach its leaf. The
+        time of such a fit grows with the number of these rows and with the number of labels of the leaf. On
+        eurlex57k, adding 428 labels to a model with 3,843 labels takes half as long as fitting a new model to
+        the old and the new labels. The method copies all weights as float32, and then converts the copy to
+        the dtype of the old weights. It therefore needs memory for a second model with float32 weights. If
+        the old weights are not float32, the converted weights take additional memory.
 
         Examples
         --------

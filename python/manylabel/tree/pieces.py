@@ -183,7 +183,11 @@ def core_examples(
 def _examples(
     scaled: ScaledFeatures | ScaledTable, Y: csr_array, sample_weight: NDArray[np.float32] | None
 ) -> _Examples:
-    """Return a training set for the core. The columns of a sparse X are already scaled."""
+    """Return a training set for the core.
+
+    The X of a `ScaledFeatures` is sparse, and the X of a `ScaledTable` is dense. If columns are scaled, the
+    columns of a sparse X are already scaled. The core scales the columns of a dense X later.
+    """
     columns = scaled.columns if isinstance(scaled, ScaledTable) else None
     return core_examples(scaled.X, columns, Y, sample_weight)
 
