@@ -252,8 +252,7 @@ def _pecos_level(folder: Path) -> tuple[csc_array, csc_array, float, str, int]:
         wanted = (int(params["nr_features"]) + (bias > 0), int(params["nr_labels"]))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
-            f"{path}: expected the parameters of a level of a model of PECOS "
-            f"({type(error).__name__}: {error})"
+            f"{path}: expected the parameters of a level of a PECOS model ({type(error).__name__}: {error})"
         ) from error
     weights, clusters = read_csc(folder / "W.npz"), read_csc(folder / "C.npz")
     if weights.shape != wanted:

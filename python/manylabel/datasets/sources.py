@@ -181,7 +181,7 @@ def _header(path: Path, file: BinaryIO) -> tuple[tuple[int, int, int], int]:
     n, d, m = map(int, words.groups())
     if max(d, m) > _MOST_COLUMNS:
         raise ValueError(
-            f"{path}: at most {_MOST_COLUMNS:,} features and labels are supported, "
+            f"{path}: at most {_MOST_COLUMNS:,} features and at most {_MOST_COLUMNS:,} labels are supported, "
             f"got {d} features and {m} labels"
         )
     return (n, d, m), end + 1

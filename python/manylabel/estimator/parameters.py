@@ -351,7 +351,7 @@ class Anything(Parameter):
     documented : str
         The type of the parameter, as text for docstrings.
     wrong : tuple
-        A few invalid values, for which `fit` raises an error.
+        A few values that are allowed here, but for which `fit` raises an error.
     """
 
     wanted = "as documented"

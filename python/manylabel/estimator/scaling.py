@@ -241,7 +241,7 @@ class ScaledFeatures:
     def scaled(
         self, coef: csr_array, intercept: NDArray[np.float32]
     ) -> tuple[csr_array, NDArray[np.float32]]:
-        """Convert weights of the unscaled features to weights of scaled columns.
+        """Convert weights for the unscaled columns to weights for the scaled columns.
 
         This is the inverse of `unscaled`, except that constant columns get the weight 0.
 
@@ -332,7 +332,7 @@ class ScaledTable:
     def scaled(
         self, coef: NDArray[np.float32], intercept: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Convert weights of the unscaled features to weights of scaled columns."""
+        """Convert weights for the unscaled columns to weights for the scaled columns."""
         if self.columns is None:
             return np.ascontiguousarray(coef), intercept
         shift, scale = self.columns

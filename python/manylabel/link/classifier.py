@@ -66,12 +66,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         this fraction of the sum of all eigenvalues. With a float, k is at most 300. If there are more than
         1024 labels, k is 300 for every float. This parameter is ignored with ``embedding="none"``.
     kernel : str, default="gaussian"
-        Kernel that the random features approximate: "gaussian", "matern-3", "matern-5" or "cauchy".
-        "matern-3" and "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. The distribution of the
-        random frequencies depends on the kernel. The tails of this distribution are lightest with "gaussian",
-        heavier with "matern-5" and "matern-3", and heaviest with "cauchy". "quasi-gaussian", "quasi-matern-3"
-        and "quasi-matern-5" approximate the same kernels, but draw the frequencies by Latin hypercube
-        sampling. "linear" uses no cosines: the scores are linear functions of p.
+        Kernel that the random features approximate. "gaussian" is the Gaussian kernel. "matern-3" and
+        "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. "cauchy" is the kernel for which the
+        random frequencies have a Cauchy distribution. The tails of the distribution of the frequencies are
+        lightest with "gaussian", heavier with "matern-5" and "matern-3", and heaviest with "cauchy".
+        "quasi-gaussian", "quasi-matern-3" and "quasi-matern-5" approximate the same kernels as the values
+        without "quasi-", but draw the frequencies by Latin hypercube sampling. "linear" uses no cosines: the
+        scores are linear functions of p.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
         most 2000. This parameter is ignored with ``kernel="linear"``.
@@ -81,8 +82,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         linear predictions of two rows, and q is the median of the squared distances ``|p - p'|^2`` over all
         pairs of rows. With more than 1000 rows, q is computed from 1000 random rows. With ``gamma=1``, the
         frequencies follow the median heuristic. "auto" compares the values 1/4, 1/2 and 1. It chooses the
-        value for which a least-squares fit has the lowest leave-one-out error. The value 1 is skipped if 1/4
-        has a lower error than 1/2 (see Notes). This parameter is ignored with ``kernel="linear"``.
+        value for which a least-squares fit has the lowest leave-one-out error (see Notes). The value 1 is
+        skipped if 1/4 has a lower error than 1/2. This parameter is ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
         multinomial logistic loss, for data with exactly one label per row.
@@ -167,9 +168,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
-        Random frequencies R. The last row of R is multiplied by the 1 that is appended to p. With
-        ``kernel="linear"``, R has no columns. In the shapes of the attributes, n_features is the number s of
-        random features.
+        Random frequencies R. Here and in the shapes below, n_features is the number s of random features. The
+        last row of R is multiplied by the 1 that is appended to p. With ``kernel="linear"``, R has no
+        columns.
     phases_ : ndarray of shape (n_features,), dtype float32
         Random phases b, in radians. The array is empty with ``kernel="linear"``.
     coef_ : ndarray of shape (n_labels, n_features), dtype float32
@@ -199,7 +200,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     classes_ : ndarray of shape (n_labels,), or (2,) if y was 1-D and `loss` is not "softmax"
         Column indices of the labels in Y: ``arange(n_labels)``. If y was 1-D in `fit` and `loss` is
         "softmax", the array contains the sorted distinct classes of y, and n_labels is the number of classes.
-        If y was 1-D and `loss` is not "softmax", the array contains 0 and 1, and n_labels is 1.
+        If y was 1-D and `loss` is not "softmax", there is only one label, and the array contains the values 0
+        and 1 of y.
     one_dimensional_ : bool
         Whether y was 1-D in `fit`. If y was 1-D, predictions are also 1-D.
 
@@ -215,6 +217,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     of `gamma`, and in the least-squares solution from which "psgd" starts.
 
     With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
+
     Ctrl-C ends a fit within a second, except while the embedding factorizes a large matrix. `fit` issues a
     `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
     issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
@@ -223,7 +226,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     predictions minus 1/2 minus `threshold_`. With these two losses, `predict` assigns the labels with
     positive scores. With "softmax", scores are also logits minus `threshold_`, and `predict` assigns the
     class with the highest score. `threshold_` is the same for all classes, so it does not change which class
-    has the highest score. With the logistic loss, probabilities are ``1 / (1 + exp(-score - threshold_))``.
+    has the highest score. With the logistic loss, probabilities are ``1 / (1 + exp(-(score + threshold_)))``.
     With "softmax", probabilities are the softmax of the logits, and the probabilities of a row sum to 1. With
     the squared loss, probabilities are the predictions, clipped to [0, 1].
 
@@ -244,10 +247,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
     for the fit of the embedding, which computes in float64. If more than half of the values of X are nonzero,
-    the embedding is fitted to a dense float64 array. This array is a copy of X that takes 8 bytes per value.
-    X is not copied if it is a float64 array in C order, its columns are not scaled, and no rows are left out
-    (because of weight 0 or `early_stopping`). Predictions compute the random features of a few rows at a
-    time, and do not store the random features of all rows.
+    the embedding is fitted to a dense float64 array. This array is X itself if X is a float64 array in C
+    order, its columns are not scaled, and all rows are used. Otherwise, the array is a copy that takes 8
+    bytes per value. Rows of weight 0 are not used, and neither are the rows that `early_stopping` holds out.
+    Predictions compute the random features of a few rows at a time, and do not store the random features of
+    all rows.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
@@ -261,26 +265,25 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
     is then divided by its standard deviation, because a single ridge penalty does not suit features of
     different scales. `projection_` applies to the unscaled features. If `l2` is a number, or if `embedding`
-    is "pca" or an instance of `Rembrandt`, X is not scaled. The link is then fitted to the ordinary
-    predictions for the training rows, as in [1]_.
+    is "pca" or an instance of `Rembrandt`, X is not scaled. In these cases, the link is fitted to the
+    ordinary predictions for the training rows, as in [1]_, and not to leave-one-out predictions.
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
     frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. If
-    `n_features` is larger, these fits use at least 500 random features. They use more, up to `n_features`, as
-    long as the whole comparison takes at most a tenth of the estimated time of the fit of V. The final model
-    differs from the compared models, so the comparison makes two corrections. First, with "psgd", the
-    comparison uses a smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of
-    the ridge penalty. Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out
-    error and the training error. The weight of the training error increases with the number of rows, up to
-    one half. ``gamma=1`` is skipped if 1/4 has a lower error than 1/2.
+    `n_features` is larger, these fits use as many random features as a tenth of the estimated time of the fit
+    of V allows, but at least 500 and at most `n_features`. The final model differs from the compared models,
+    so the comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty
+    than `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty. Second, with more
+    than 4000 rows, the error is a weighted mean of the leave-one-out error and the training error. The weight
+    of the training error increases with the number of rows, up to one half.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
-    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
-    a sample of frequent and rare labels. A fifth of the rows (at most 4000 rows) is held out. The weights of
-    the sampled labels are fitted again without the held-out rows, and the held-out rows are scored. This
-    second fit uses the random features, the Gram matrix and the leave-one-out predictions of the main fit.
-    The sample has at least 32 labels. More labels are sampled only if the second fit then takes at most a
-    tenth of the time of the fit of V.
+    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold. It
+    uses a sample of frequent and rare labels, and a fifth of the rows (at most 4000 rows), which are held
+    out. The weights of the sampled labels are fitted again without the held-out rows, and the held-out rows
+    are scored. This second fit uses the random features, the Gram matrix and the leave-one-out predictions of
+    the main fit. The sample has at least 32 labels. More labels are sampled only if the second fit then takes
+    at most a tenth of the time of the fit of V.
 
     With fewer than 2500 rows, a fifth of the rows may be too few to learn a threshold. The second fit and the
     scoring are therefore repeated, each time with another fifth held out. After five fits, each fifth has

@@ -1,4 +1,4 @@
-"""Gradient-boosted rules for multi-label classification, a human-readable model."""
+"""Gradient-boosted rules: a human-readable model for multi-label classification."""
 
 from manylabel.rules.classifier import BoostedRulesClassifier
 from manylabel.rules.inspection import FiredRule, Rules, export_text, plot_importance

@@ -194,7 +194,7 @@ def _cells(
 
 
 class _Cells:
-    """Counts the cells of a file that contain label names, to detect a wrong separator."""
+    """A counter of the cells with label names in a file. The counts show whether the separator is wrong."""
 
     def __init__(self, separator: str) -> None:
         self._separator = separator

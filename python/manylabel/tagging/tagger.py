@@ -142,8 +142,8 @@ class TextTagger(EditableTagger):
         One description (str) for each change of the labels after the fit, such as
         ``"rename 'cats' to 'felines'"``, oldest first. The attribute exists only if there were such changes.
     feature_names_in_ : ndarray of shape (n_features_in_,), dtype object
-        A tagger never has this attribute. If `vectorizer` is None and the matrix of features had column names
-        in `fit`, these names are in ``classifier_.feature_names_in_``.
+        Not set, unlike in other estimators. If `vectorizer` is None and the matrix of features had column
+        names in `fit`, these names are in ``classifier_.feature_names_in_``.
 
     See Also
     --------

@@ -264,10 +264,10 @@ class LabelTreeClassifier(EditableLabels):
         bucket. Positions count from the first feature of the node in `chunk_features_`. The last entry of a
         table is the number of features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
-        For each node, one after the other, the features that have weights. The features of a node are sorted
-        by bucket. A feature remains in the array even if all its weights were rounded to 0 and removed. If
-        most weights of a node are not 0, the node also stores the weights that are 0 (see Notes). Such a node
-        has all features, in order and in one bucket.
+        The features that have weights: first those of node 0, then those of node 1, and so on. The features
+        of a node are sorted by bucket. A feature remains in the array even if all its weights were rounded to
+        0 and removed. If most weights of a node are not 0, the node also stores the weights that are 0 (see
+        Notes). Such a node has all features, in order and in one bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         For each entry of `chunk_features_`, the position after the last weight of the feature in its node.
         Positions count from the first weight of the node in `chunk_weights_`.
@@ -308,20 +308,21 @@ class LabelTreeClassifier(EditableLabels):
     include rows that almost reach its leaf in a prediction. These additional rows improve rankings, for the
     following reason. The classifiers were fitted to the training rows, so path probabilities are less certain
     for new rows than for training rows. Compared with a training row, a new row therefore reaches more leaves
-    that have none of its labels. The classifiers of such a leaf are also fitted to its additional rows, which
-    resemble the new row. An experiment with ``beam=7`` compared two modified versions of `fit`. One version
-    sent a row to up to 14 nodes of each level, and the other version sent it to up to 7 nodes. On
-    citeulike-t, P@1 was 0.9 percentage points higher with 14 nodes than with 7 nodes (mean of three seeds).
-    On eurlex57k and yso-finna-en, P@1 differed by about 0.1 percentage points or less.
+    that have none of its labels. The additional rows of such a leaf resemble the new row. The classifiers of
+    the leaf are also fitted to these rows, and therefore give the new row lower scores. An experiment with
+    ``beam=7`` compared two modified versions of `fit`. One version sent a row to up to 14 nodes of each
+    level, and the other version sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points
+    higher with 14 nodes than with 7 nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed
+    by about 0.1 percentage points or less.
 
     With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
     starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
-    previous dual variables. In the first tree, the solver runs up to two searches for each rare label. A
-    search finds negative rows that have a nonzero loss for the label. In each later tree, one search is
-    sufficient. A label that is not rare starts from its previous weights, and one solver step is then
-    sufficient. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of one tree. If every
-    tree were fitted from scratch, the fit of three trees would take 2.7 times as long as the fit of one tree.
-    Starting from the previous tree changes P@1, P@3 and P@5 by at most 0.1 percentage points.
+    previous dual variables. For each rare label, the solver searches for negative rows that have a nonzero
+    loss for the label. It searches up to two times in the first tree, and once in each later tree. A label
+    that is not rare starts from its previous weights, and one solver step is then sufficient. On eurlex57k,
+    the fit of three trees takes 1.9 times as long as the fit of one tree. If every tree were fitted from
+    scratch, the fit of three trees would take 2.7 times as long as the fit of one tree. Starting from the
+    previous tree changes P@1, P@3 and P@5 by at most 0.1 percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
     loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
@@ -333,15 +334,16 @@ class LabelTreeClassifier(EditableLabels):
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better. The
     reason is that the classifiers of the labels of a leaf are also fitted to rows that have none of these
-    labels. Their margins therefore already contain a part of the information in the path probability.
+    labels. The margins of the labels therefore already contain a part of the information in the path
+    probability.
 
-    With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. The
-    probability of a child estimates the probability that a row has a label below the child, given that the
-    row has a label below the parent of the child. With one tree and ``path_weight=1``,
-    ``exp(score + threshold_)`` is the product of the probabilities of the label and of all nodes on the path
-    to its leaf. By the chain rule, this product estimates the probability of the label. With
-    ``negatives="routed"``, the classifiers are fitted to more negative rows, and the product does not
-    estimate a probability. `LabelCalibrator` computes calibrated probabilities for both losses.
+    With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. Given
+    that a row has a label below a node, the probability of a child of this node estimates how likely the row
+    is to have a label below the child. With one tree and ``path_weight=1``, ``exp(score + threshold_)`` is
+    the product of the probabilities of the label and of all nodes on the path to its leaf. By the chain rule,
+    this product estimates the probability of the label. With ``negatives="routed"``, the classifiers are
+    fitted to more negative rows, and the product does not estimate a probability. `LabelCalibrator` computes
+    calibrated probabilities for both losses.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
     table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
@@ -361,16 +363,16 @@ class LabelTreeClassifier(EditableLabels):
     With ``combine="leaf"``, the mean margin is then computed over the trees in which the row reaches the
     leaf. With ``combine="product"``, the value of ``p * q**path_weight_`` is estimated for each tree in which
     the row misses the leaf. The estimate is the mean of the values from the trees in which the row reaches
-    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest path probability of the nodes that
-    the search drops in the tree with the missed leaf. These are the nodes that are not among the `beam` best
-    nodes of their level. `decision_function` uses all trees and needs no estimates, so its scores can differ
-    from the scores of `predict_topk`.
+    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is a path probability in the tree with the missed
+    leaf. The search in this tree drops all nodes that are not among the `beam` best nodes of their level, and
+    r is the highest path probability of the dropped nodes. `decision_function` uses all trees and needs no
+    estimates, so its scores can differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
     held-out rows is also limited so that at most about four million label scores are computed for these rows.
-    The model is fitted to all rows, including the held-out rows. After the fit of a node, a few solver steps
-    adapt a copy of its weights to the rows that are not held out. This copy scores the held-out rows. The
+    The weights of the model are fitted to all rows. To score the held-out rows, `fit` uses a copy of these
+    weights. After the fit of a node, a few solver steps adapt the copy to the rows that are not held out. The
     weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
     1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
     all trees are added. `path_weight_` is the smallest value whose sum is within 0.1 percent of the largest
@@ -408,13 +410,14 @@ class LabelTreeClassifier(EditableLabels):
     time, and copies the rows of these nodes in float32. With ``solver="fast"`` and the squared hinge loss,
     the rows of a node are copied once if all its children or labels are rare (see `solver`). In all other
     cases, the rows of a node are copied twice. The root has all rows, so its copies take up to twice the
-    memory of a float32 X. While the tree is built, each label has a vector of ``4 * n_features`` bytes.
-    ``label_vectors="rembrandt"`` copies X once more. Another memory order gives exactly the same result.
-    Another dtype also gives exactly the same result if the values are the same. A sparse X with the same
-    values gives the same trees as the dense X, unless `label_vectors` is "rembrandt". With the same C, it
-    also gives the same weights within `tol`. ``C="auto"`` may choose slightly different values for the sparse
-    and the dense X. The reason is that the search for C fits classifiers to a sample of the rows. With the
-    squared hinge loss, these classifiers are fitted by matrix products if X is dense.
+    memory of a float32 X. While the tree is built, the vector of a label takes ``4 * n_features`` bytes. With
+    ``label_vectors="rembrandt"``, it takes 1,600 bytes instead, and X is copied once more. Another memory
+    order gives exactly the same result. Another dtype also gives exactly the same result if the values are
+    the same. A sparse X with the same values gives the same trees as the dense X, unless `label_vectors` is
+    "rembrandt". With the same C, it also gives the same weights within `tol`. ``C="auto"`` may choose
+    slightly different values for the sparse and the dense X. The reason is that the search for C fits
+    classifiers to a sample of the rows. With the squared hinge loss, these classifiers are fitted by matrix
+    products if X is dense.
 
     References
     ----------

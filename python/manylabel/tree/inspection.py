@@ -27,7 +27,7 @@ def explained(
     values : ndarray of shape (n_stored,), dtype float64
         The stored values of the row, scaled in the same way as in predictions.
     label : int
-        A label that is in a leaf.
+        Column index of a label. At least one leaf must have the label.
     names : sequence of str
         Names of all features, one for each column of X.
 
@@ -35,10 +35,10 @@ def explained(
     -------
     Explained
         The contributions of the features and the intercept. Features with the contribution 0 are left out.
-        The sum of all contributions is the margin. With ``combine="leaf"`` and one tree, ``-threshold_`` is
-        one more contribution, and the sum is the score instead of the margin. The attribute `path` contains
-        the nodes on the path from the root to the leaf, without the root. With several trees, several leaves
-        have the label. Only the first of these leaves in the order of ``leaf_labels_`` is explained.
+        The sum of all contributions is the margin, with one exception: with ``combine="leaf"`` and one tree,
+        ``-threshold_`` is another contribution, and the sum is the score. The attribute `path` contains the
+        nodes on the path from the root to the leaf, without the root. With several trees, several leaves have
+        the label. Only the first of these leaves in the order of ``leaf_labels_`` is explained.
     """
     entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
     leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1
