@@ -207,8 +207,8 @@ def doctor(
 
     Two checks leave out very rare and very frequent labels: the check for features that identify a label, and
     the check for labels that are 1 in the same rows. These two checks only use labels that are 1 in at least
-    5 rows and 0 in at least 5 rows. With fewer than 15 rows, both limits are a third of the rows instead of
-    5 (rounded down, but at least 1).
+    m training rows and 0 in at least m training rows. If X has 15 rows or more, m is 5. Otherwise, m is a
+    third of the number of rows of X, rounded down, but at least 1.
 
     The time is proportional to the number of stored values. Y and a sparse X are never made dense.
 

@@ -148,7 +148,7 @@ def test_updated_labels_are_those_of_a_fit_to_all_rows(keeping, train, held, tmp
         (lambda t: t.rename_labels({"cats": "dogs"}), "must be unique"),
         (lambda t: t.drop_labels("cats"), "`names` must be an iterable of str, got 'cats'"),
         (lambda t: t.drop_labels(["x"]), "`label` must be a label of the model, got 'x'"),
-        (lambda t: t.drop_labels(["cats", "cats"]), "at least one label, and no label twice"),
+        (lambda t: t.drop_labels(iter(["cats", "cats"])), r"no label twice, got \['cats', 'cats'\]"),
         (lambda t: t.drop_labels(NAMES), "must not contain all labels of the model"),
         (lambda t: t.add_labels(["a"], [["cats"]]), "at least one new name"),
         (lambda t: t.add_labels(["a"], ["cats"]), "must be a list of names"),

@@ -90,7 +90,7 @@ class HeldOut:
         return best
 
     def cut(self, l2: float) -> tuple[float, float]:
-        """Choose the threshold that predicts as many labels on all held-out rows as there are true labels.
+        """Choose the threshold at which all held-out rows together have as many predicted as true labels.
 
         Returns
         -------

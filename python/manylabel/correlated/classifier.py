@@ -214,32 +214,37 @@ class CorrLogClassifier(MultiLabelClassifier):
     The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
     labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
     them are used. A quarter of the sampled rows is held out, and a model is fitted to the other sampled rows.
-    If a quarter has fewer than 512 rows, further models are fitted, and another quarter is held out for each
-    of them. No more models are fitted once at least 512 rows in total, or all four quarters, have been held
-    out. A search fits such models for several penalties, and compares their mean log losses on the held-out
-    rows. The first penalty is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not
-    of the sample. If `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The
-    value ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If
-    features are not standardized, the first penalty is multiplied by the mean variance of the features that
-    are not constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers
-    the log loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders
-    of magnitude. All these penalties are meant for a fit to all rows of X. The models are fitted to fewer
-    rows, so each penalty is increased for them. If the held-out rows have fewer than ten positive entries for
-    the sampled labels, the first penalty is used. On small data sets, the search takes about 0.1 seconds.
+    If the sample has fewer than 2,048 rows, this is repeated with further quarters, as in cross-validation.
+    The repetitions end when at least 512 rows in total, or all four quarters, have been held out. A search
+    fits such models for several penalties, and compares their mean log losses on the held-out rows. The first
+    penalty is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of the sample.
+    If `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
+    ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
+    are not standardized, the first penalty is multiplied by the mean variance of the features that are not
+    constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
+    loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders of
+    magnitude. All penalties in this paragraph are for a fit to all rows of X. The models of the search are
+    fitted to fewer rows, and therefore use larger penalties. If the held-out rows have fewer than ten
+    positive entries for the sampled labels, the first penalty is used. On small data sets, the search takes
+    about 0.1 seconds.
 
     With ``threshold="auto"``, the threshold is learned in two steps. The first step uses the sample and the
     held-out quarters that the previous paragraph describes. For each held-out quarter, one model without
-    couplings is fitted to the other sampled rows. Its penalty is the given or chosen penalty, increased as in
-    the search. The first step finds one threshold for all these models. With this threshold, the number of
-    labels that the models predict for their held-out quarters equals the number of true labels, in total over
-    these quarters. Each model then uses this threshold to predict the labels of the rows that it was fitted
-    to. The predicted labels and the true labels of these rows are counted, and the counts of all models are
-    added. The ratio of predicted to true labels is called the target ratio. The second step uses the final
-    model, which has couplings and is fitted to all rows. It finds the threshold at which the ratio of
-    predicted to true labels of the final model is close to the target ratio. The ratio of the final model is
-    measured on 128 to 512 training rows, or on all training rows if there are fewer than 128. The threshold
-    is 0 if the held-out rows have fewer than ten positive entries for the sampled labels, or if the solver is
-    "reference". To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
+    couplings is fitted to the other sampled rows. Its penalty is `l2_features_`, increased as in the search.
+    All these models use one threshold. This threshold is chosen so that the total numbers of predicted and
+    true labels in the held-out quarters are equal.
+
+    The second step finds the threshold of the final model. The final model has couplings and is fitted to all
+    rows, so no rows are held out for it. The second step therefore uses training rows. The models of the
+    first step predict labels for the rows that they were fitted to, with the threshold of the first step. The
+    target ratio is the total number of these predicted labels, divided by the total number of true labels in
+    these rows. The threshold of the final model is then chosen so that its ratio of predicted to true labels
+    is close to the target ratio. The ratio of the final model is measured on 128 to 512 training rows, or on
+    all training rows if there are fewer than 128.
+
+    With ``threshold="auto"``, the threshold is 0 if the held-out rows have fewer than ten positive entries
+    for the sampled labels, or if the solver is "reference". To minimize the Hamming loss, use
+    ``predict_proba(X) > 0.5``.
 
     References
     ----------

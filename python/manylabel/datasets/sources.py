@@ -231,9 +231,10 @@ def _svmlight(path: Path, at: list[int] | None, zero_based: bool, threads: int) 
 def _labels(
     ones: _Positions, unknown: _Positions, n_labels: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
-    """Combine the ones and the unknown entries of rows of Y. Return the arrays indptr, indices and data.
+    """Return the CSR arrays indptr, indices and data of rows of Y.
 
-    The values in data are 1, or NaN for unknown entries.
+    The rows store the entries at the positions `ones` and `unknown`. The values in data are 1, or NaN for
+    unknown entries.
     """
     ends, labels = ones
     if not len(unknown[1]):
@@ -384,7 +385,8 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
         expected = f"{x_ends[row + 1] - x_ends[row]} entries in `{values}` as in `{features}`"
         got = value_ends[row + 1] - value_ends[row]
         raise ValueError(
-            f"{path}: row {row} (counted from 0) of batch {number} of rows: expected {expected}, got {got}"
+            f"{path}: row {row} of batch {number} of rows (rows counted from 0, batches from 1): "
+            f"expected {expected}, got {got}"
         )
     with np.errstate(over="ignore"):
         x_values = x_values.astype(np.float32)

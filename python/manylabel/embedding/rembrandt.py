@@ -155,10 +155,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     computed, the predictions are ``XWU'``. With ``embedding="gaussian"``, the predictions use the
     pseudo-inverse of U instead of ``U'``.
 
-    `fit` already replaces the values once before it computes U and W, in the last of the `n_iter` passes.
-    The predictions in this pass are ``XVQ'``. Here, Q is an orthonormal basis of the vectors improved so far,
-    and V contains the coefficients of the regression of ``YQ`` on X. If ``n_iter=0`` or
-    ``embedding="gaussian"``, `fit` skips this replacement. The values then stay 0 until U and W are computed.
+    `fit` replaces the values for the first time before it computes U and W, in the last of the `n_iter`
+    passes that improve the random vectors. In this pass, the predictions are ``XVQ'``. Here, Q is an
+    orthonormal basis of the vectors at the start of the pass, and V contains the coefficients of the
+    regression of ``YQ`` on X. If ``n_iter=0`` or ``embedding="gaussian"``, `fit` skips this replacement. The
+    values then stay 0 until U and W are computed.
 
     After the first computation of U and W, `fit` repeats the following steps:
 
@@ -181,10 +182,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     Y.
 
     While `fit` chooses a penalty or the number of components, unknown entries have the value 0. With
-    ``embedding="pca"``, they have no other effect. If one percent of the entries of Y are unknown, the fit
-    takes about 10 percent longer than without unknown entries. If there are as many components as labels, the
-    predictions of a label are close to the predictions of a ridge regression. This regression is fitted only
-    to the rows in which the label is known.
+    ``embedding="pca"``, unknown entries affect only the choice of the number of components. If one percent of
+    the entries of Y are unknown, the fit takes about 10 percent longer than without unknown entries. If there
+    are as many components as labels, the predictions of a label are close to the predictions of a ridge
+    regression. This regression is fitted only to the rows in which the label is known.
 
     Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
     nnz the number of nonzero values of a matrix. With "cg", the fit takes
@@ -335,9 +336,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             Weights of the rows; >= 0. A row with weight 2 counts as two rows.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the total number of panels
-            finished so far in all passes over the data. A panel is a group of up to 32 components. The steps
-            that `fit` repeats because Y has unknown entries are not counted. The Notes of `Rembrandt`
-            describe these steps. If the function raises an exception, the fit stops.
+            finished so far in all passes over the data. A panel is a group of up to 32 components. If Y has
+            unknown entries, `fit` repeats some steps, which the Notes of `Rembrandt` describe. Panels
+            finished in these repetitions are not counted. If the function raises an exception, the fit stops.
 
         Returns
         -------

@@ -453,10 +453,10 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        Product of the shifts of the columns in `features` and the returned `factors`. Columns that are not
-        centered have the shift 0. To transform unscaled rows, multiply their columns in `features` by the
-        returned `factors`, and subtract this array from each row of the product. The result is the product
-        of the scaled columns and the passed `factors`.
+        The product ``columns[0][features] @ factors``, where `factors` is the returned array. Columns that
+        are not centered have the shift 0 in ``columns[0]``. If `columns` is None, `shift` has only zeros.
+        For a matrix X of unscaled rows, compute ``X[:, features] @ factors - shift`` with the returned
+        arrays. The result is the product of the scaled columns and the passed `factors`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

@@ -253,11 +253,11 @@ class EditableLabels(MultiLabelClassifier):
         Notes
         -----
         For label trees, `warm_start` has no effect. For `DiSMECClassifier`, it has an effect on all labels if
-        X is dense, if `solver` is "exact", or if `loss` is "logistic". Otherwise, it has an effect only on
-        labels that occur in at least 1 % of the given rows in which they are known. Rarer labels are fitted
-        by dual coordinate descent. This solver cannot start from weights. It can only start from dual
-        variables, which a model does not contain. The weights of rarer labels are therefore the same with and
-        without `warm_start`.
+        X is dense, if `solver` is "exact", or if `loss` is "logistic". Otherwise, it has no effect on rare
+        labels. A label is rare if it occurs in fewer than 1 % of the given rows. Rows in which the entry of
+        the label is unknown are not counted. Rare labels are fitted by dual coordinate descent. This solver
+        cannot start from weights. It can only start from dual variables, which a model does not contain. The
+        weights of rare labels are therefore the same with and without `warm_start`.
 
         Examples
         --------

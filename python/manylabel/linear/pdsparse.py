@@ -145,11 +145,9 @@ class PDSparseClassifier(SparseLinearClassifier):
     Without `early_stopping`, the weights in `coef_` are learned from all rows. After that, a tenth of the
     rows (at most 2,000) is held out. If a tenth is less than 100 rows, up to five different tenths are held
     out one after the other. The held-out rows must be scored by weights that were not learned from these
-    rows. `fit` therefore copies the weights, and removes the influence of the held-out rows from the copy.
-    Apart from the effect of the L1 penalty, the weight vector of a label is a sum. The sum has one term for
-    each training row, and each term is a multiple of the row. In the copy, `fit` subtracts the terms of the
-    held-out rows. Two passes over the remaining rows then adapt the copy, and the adapted copy scores the
-    held-out rows. The weights in `coef_` do not change.
+    rows. `fit` therefore copies the weights, and subtracts the contributions of the held-out rows from the
+    copy. Two passes over the remaining rows then adapt the copy, and the adapted copy scores the held-out
+    rows. The weights in `coef_` do not change.
 
     The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
     ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which

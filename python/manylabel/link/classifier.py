@@ -270,12 +270,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
     frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. If
-    `n_features` is larger, these fits use as many random features as a tenth of the estimated time of the fit
-    of V allows, but at least 500 and at most `n_features`. The final model differs from the compared models,
-    so the comparison makes two corrections. First, with "psgd", the comparison uses a smaller ridge penalty
-    than `l2_link`, because the passes of "psgd" reduce the effect of the ridge penalty. Second, with more
-    than 4000 rows, the error is a weighted mean of the leave-one-out error and the training error. The weight
-    of the training error increases with the number of rows, up to one half.
+    `n_features` is larger, these fits use at least 500 random features. They use more, up to `n_features`, as
+    long as the comparison takes at most a tenth of the estimated time of the fit of V. The final model
+    differs from the compared models, so the comparison makes two corrections. First, with "psgd", the
+    comparison uses a smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of
+    the ridge penalty. Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out
+    error and the training error. The weight of the training error increases with the number of rows, up to
+    one half.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold. It

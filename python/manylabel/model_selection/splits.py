@@ -259,19 +259,21 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
     """Move and exchange rows between parts, as long as this makes the label frequencies more similar.
 
     Iterative stratification assigns each row only once. The labels that are assigned last can therefore have
-    different frequencies in the parts. The share of a part is the fraction of all rows that it gets. The part
-    should get this fraction of the rows with each label. The deviation of a label in a part is the actual
-    minus the wanted number of rows with the label.
+    different frequencies in the parts.
 
-    Each step divides every absolute deviation by the share of its part, so that each label has one quotient
-    per part. The step tries the labels in decreasing order of their largest quotients. For a label, the step
-    tries pairs of two parts, a source and a target. The deviation of the label is larger in the source than
-    in the target. A row with the label moves from the source to the target, and a row without the label may
-    move in the opposite direction. Of the rows that the step tries, it chooses those whose moves most reduce
-    the sum of squared deviations. This sum is over all parts and all labels. The labels include an additional
-    label, which occurs in all rows. Its deviation in a part is the deviation of the total number of rows of
-    the part. If no moves reduce the sum, the step tries the next pair. After the last pair, it tries the next
-    label.
+    The share of a part is the fraction of all rows that the part gets. For each label, the part should get
+    this fraction of the rows with the label. The deviation of a label in a part is the actual minus the
+    wanted number of rows with the label. An additional label, which all rows have, stands for the total
+    number of rows of a part. The steps reduce the sum of squared deviations over all labels and parts.
+
+    Each step searches for a label and two parts, a source and a target. The deviation of the label must be
+    larger in the source than in the target. The step moves a row with the label from the source to the
+    target. It may also move a row without the label from the target to the source. The step tries several
+    rows, and chooses the moves that reduce the sum most. If no tried move reduces the sum, the step tries
+    other parts, and then other labels.
+
+    To order the labels, their absolute deviations are divided by the shares of the parts. The labels are
+    tried in decreasing order of their largest quotients.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):
@@ -282,7 +284,7 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
 
 
 class _Parts:
-    """Assignment of rows to parts, with the deviation of each part and label; see `_exchange`.
+    """Assignment of rows to parts, with the deviation of each label in each part; see `_exchange`.
 
     Parameters
     ----------
@@ -348,9 +350,12 @@ class _Parts:
 
         The first row has `label` and moves from `source` to `target`. The second row does not have `label`
         and moves from `target` to `source`. Rows are given by their indices. If only the first row moves, the
-        index of the second row is -1. In each of the two parts, only the `_TRIED_ROWS` rows are tried whose
-        moves alone lower the sum of squared deviations most (see `_exchange`). The result is None if no
-        exchange of the tried rows lowers this sum.
+        index of the second row is -1.
+
+        For each candidate for the first or the second row, the method computes the change of the sum of
+        squared deviations (see `_exchange`) if only this row moves. A decrease is a negative change. For each
+        of the two rows, at most `_TRIED_ROWS` candidates are tried: those with the lowest changes. The result
+        is None if no exchange of the tried rows lowers the sum.
 
         Moving row a from `source` to `target`, and row b from `target` to `source`, changes this sum by
         ``2 (gain_a - gain_b + |a - b|^2)``. Here, `_gain` computes gain_a and gain_b, and ``|a - b|^2`` is

@@ -175,10 +175,12 @@ def cross_val_predict(
     X, Y = _rows(X, Y)
     folds = list(_folds(cv, X, Y))
     order = np.concatenate([test for _, test in folds])
-    if not np.array_equal(np.sort(order), np.arange(Y.shape[0])):
+    n_rows = Y.shape[0]
+    if not np.array_equal(np.sort(order), np.arange(n_rows)):
         raise ValueError(
-            f"each of the {Y.shape[0]} rows must be a test row of exactly one fold of `cv`, got {len(order)} "
-            f"test rows in all folds together, {len(np.unique(order))} of them distinct"
+            f"each of the rows 0 to {n_rows - 1} must be a test row of exactly one fold of `cv`, "
+            f"got {len(order)} test rows in all folds together, which cover "
+            f"{np.isin(np.arange(n_rows), order).sum()} of the {n_rows} rows"
         )
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (

@@ -186,9 +186,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     validation_loss_ : ndarray of shape (n_rules,) or (0,), dtype float64
         Weighted mean loss of the held-out rows after each rule. The array is empty without `early_stopping`.
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
-        Distinct label sets of the training rows that are not held out. Each label set is a row of the array,
-        with the value 1 for the labels in the set. The label sets are sorted by decreasing weight (see
-        `label_set_weights_`). Label sets with equal weights are in order of appearance in the training rows.
+        Distinct label sets of the training rows, without the rows that `early_stopping` holds out. Each label
+        set is a row of the array, with the value 1 for the labels in the set. The label sets are sorted by
+        decreasing weight (see `label_set_weights_`). Label sets with equal weights are in order of appearance
+        in the training rows.
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
         Weight of each label set: the sum of the weights of the training rows with this label set.
     choice_powers_, choice_bounds_ : ndarray of shape (3,), dtype float64
@@ -237,7 +238,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     good. In the measure, the rows are weighted by `sample_weight`, and unknown entries of Y are not counted.
     A warm start repeats the choice with new models of up to `n_rules` rules.
 
-    The first method predicts the known label set with the smallest ``loss - a * log(f)``. Here, the loss is
+    The first method predicts the known label set with the smallest ``loss - log(f ** a)``. Here, the loss is
     the example-wise loss, and f is the weight of the label set in `label_set_weights_`. This method prefers
     frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0, the method is the
     same as "known-label-sets".

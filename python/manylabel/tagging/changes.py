@@ -405,10 +405,11 @@ class EditableTagger(Estimator):
             raise ValueError(
                 f"`names` must be an iterable of str, got {names!r}; pass a single name as [{names!r}]"
             )
+        names = list(names)
         places = [check_label(self, str(name), len(self.label_names_)) for name in names]
         if not places or len(set(places)) != len(places):
             raise ValueError(
-                f"`names` must contain at least one label, and no label twice, got {shown(list(names))}"
+                f"`names` must contain at least one label, and no label twice, got {shown(names)}"
             )
         return np.array(places)
 

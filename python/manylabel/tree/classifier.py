@@ -363,10 +363,10 @@ class LabelTreeClassifier(EditableLabels):
     With ``combine="leaf"``, the mean margin is then computed over the trees in which the row reaches the
     leaf. With ``combine="product"``, the value of ``p * q**path_weight_`` is estimated for each tree in which
     the row misses the leaf. The estimate is the mean of the values from the trees in which the row reaches
-    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is a path probability in the tree with the missed
-    leaf. The search in this tree drops all nodes that are not among the `beam` best nodes of their level, and
-    r is the highest path probability of the dropped nodes. `decision_function` uses all trees and needs no
-    estimates, so its scores can differ from the scores of `predict_topk`.
+    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest path probability of the nodes that
+    the search drops in the tree in which the row misses the leaf. On each level, the search drops all nodes
+    except the `beam` best ones. `decision_function` uses all trees and needs no estimates, so its scores can
+    differ from the scores of `predict_topk`.
 
     With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
     rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
@@ -554,15 +554,15 @@ class LabelTreeClassifier(EditableLabels):
             propensity of a label is the probability that Y has the label in a row for which the label is
             true. `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity
             p is multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit`
-            explains this factor. The classifier for a child of an inner node has a similar factor: the mean
-            of ``2/p - 1`` over all labels below the child. Frequent labels count more in this mean, as
-            described for `label_weight`. The loss of the classifier for the child is multiplied by this mean
-            only in the rows that have at least one label below the child. If `label_weight` is also given,
-            the loss in these rows is multiplied by the mean of ``w * (2/p - 1)`` instead, where w is the
-            weight of a label. With propensities, rare labels get higher scores. With ``C="auto"``, C is
-            sometimes chosen by the precisions at 1, 3 and 5 on held-out rows (the Notes of
-            `DiSMECClassifier` state when). In these precisions, a correctly predicted label counts ``w/p``
-            instead of 1; w is 1 without `label_weight`. None means that Y is complete.
+            explains this factor. The loss of the classifier for a child of an inner node is multiplied by the
+            mean of ``2/p - 1`` over all labels below the child. This factor applies only to rows that have at
+            least one of these labels in Y. As described for `label_weight`, frequent labels count more in the
+            mean. If `label_weight` is also given, the factor in these rows is the mean of ``w * (2/p - 1)``,
+            where w is the weight of a label. In all other rows, the factor is then the mean of w. With
+            propensities, rare labels get higher scores. With ``C="auto"``, C is sometimes chosen by the
+            precisions at 1, 3 and 5 on held-out rows (the Notes of `DiSMECClassifier` state when). In these
+            precisions, a correctly predicted label counts ``w/p`` instead of 1; w is 1 without
+            `label_weight`. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -777,14 +777,19 @@ class LabelTreeClassifier(EditableLabels):
 
         All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
         the leaves of the new labels. The second search can reach more nodes, as described above. It
-        determines the negative rows. If all rows with a new label reach its leaf in the second search, the
-        label is fitted together with the other such labels of the leaf. It then takes about as much time as
-        in `fit`. Any other new label is fitted alone, in a few passes over the rows that reach its leaf. The
-        time of such a fit grows with the number of these rows and with the number of labels of the leaf. On
-        eurlex57k, adding 428 labels to a model with 3,843 labels takes half as long as fitting a new model to
-        the old and the new labels. The method copies all weights as float32, and then converts the copy to
-        the dtype of the old weights. It therefore needs memory for a second model with float32 weights. If
-        the old weights are not float32, the converted weights take additional memory.
+        determines the negative rows.
+
+        The time for a new label depends on whether all rows with the label reach its leaf in the second
+        search. If all of them do, the label can be fitted together with other new labels of the leaf, and
+        takes about as much time as in `fit`. If some of them do not, the label is fitted alone, in a few
+        passes over the rows that reach its leaf. The time for a label that is fitted alone grows with the
+        number of rows that reach its leaf, and with the number of labels of the leaf. On eurlex57k, adding
+        428 labels to a model with 3,843 labels takes half as long as fitting a new model to the old and the
+        new labels.
+
+        The method copies all weights as float32, and then converts the copy to the dtype of the old weights.
+        It therefore needs memory for a second model with float32 weights. If the old weights are not float32,
+        the converted weights take additional memory.
 
         Examples
         --------

@@ -185,8 +185,9 @@ def _examples(
 ) -> _Examples:
     """Return a training set for the core.
 
-    The X of a `ScaledFeatures` is sparse, and the X of a `ScaledTable` is dense. If columns are scaled, the
-    columns of a sparse X are already scaled. The core scales the columns of a dense X later.
+    The X of a `ScaledFeatures` is sparse, and the X of a `ScaledTable` is dense. With column scaling, the
+    sparse X contains scaled values. The dense X contains unscaled values, and the core scales its columns
+    later.
     """
     columns = scaled.columns if isinstance(scaled, ScaledTable) else None
     return core_examples(scaled.X, columns, Y, sample_weight)
