@@ -216,11 +216,10 @@ class ScaledFeatures:
             self.X = core_rows(scaled, X.shape)
 
     def rows(self, X: csr_array | NDArray[Any], *, overwrite: bool = False) -> csr_array:
-        """Convert the given rows to a CSR array. Their values are not scaled again.
+        """Convert rows that were taken from the attribute `X` to a CSR array.
 
-        The argument X must hold rows of the attribute `X`. If columns are scaled, the constructor has already
-        scaled the columns of this attribute. `overwrite` has no effect. The parameter exists because
-        `ScaledTable.rows` has it.
+        The values do not change: the constructor has already scaled the attribute `X` if columns are scaled.
+        `overwrite` has no effect. The parameter exists because `ScaledTable.rows` has it.
         """
         return csr_array(X)
 

@@ -149,10 +149,10 @@ class Array(Attribute):
         Only for arrays of indices: the name of the upper bound, such as ``"n_features"``. Indices must be >=
         0 and less than this bound.
     ends : str, default=None
-        Only for arrays like `indptr` of the CSR format, which divide a second array into slices. `ends` is
-        the name for the length of the second array, such as ``"n_entries"``. The `shape` of the second array
-        uses this name too. The first value of the described array must be 0, and its values must not
-        decrease. Its last value must equal the length of the second array.
+        Only for arrays like `indptr` of the CSR format, which divide a second array into slices. Such an
+        array must start with 0 and must not decrease, and its last value must equal the length of the second
+        array. `ends` is the name of this length, such as ``"n_entries"``. The description of the second array
+        has the same name in its `shape`.
     or_minus_infinity : bool, default=False
         Whether floats may be -inf. The intercept of a label that is never predicted is -inf.
     precision : str, default=None

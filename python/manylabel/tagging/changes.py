@@ -378,7 +378,10 @@ class EditableTagger(Estimator):
         self._log(f"update {_listed(self.label_names_[touched])} with {Y.shape[0]} rows")
 
     def _edit(self, change: str, *arguments: Any, **options: Any) -> None:
-        """Call a method on a copy of the classifier, and keep the copy. `change` is the method name."""
+        """Call a method on a copy of the classifier, and replace the classifier with the copy.
+
+        `change` is the name of the method.
+        """
         if self.decision is not None:
             raise ValueError(
                 f"`decision` must be None to change the labels, got {type(self.decision).__name__}; the "
