@@ -72,7 +72,8 @@ def test_annotations_name_the_words_of_the_table(cls):
 
 @every_class
 def test_the_docstring_gives_the_types_of_the_table(cls):
-    section = re.search(r"Parameters\n-+\n(.*?)\n\n", cls.__doc__, re.DOTALL).group(1)
+    # A description may have several paragraphs, so the section ends before the next heading.
+    section = re.search(r"Parameters\n-+\n(.*?)\n\n[^\n]+\n-+\n", cls.__doc__, re.DOTALL).group(1)
     documented = dict(re.findall(r"^(\w+) : (.*)$", section, re.MULTILINE))
     assert list(documented) == list(cls.parameters)
     given = defaults(cls)

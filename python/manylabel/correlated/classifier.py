@@ -40,7 +40,8 @@ from manylabel.estimator.validation import (
 __all__ = ["CorrLogClassifier", "corrlog_path", "corrlog_space"]
 
 # The search for a penalty starts at the larger of two values. The first value is `_LEAST_PENALTY`, from Li et
-# al. (2016). The second value is `_PRIOR` divided by the number of rows.
+# al. (2016). The second value is `_PRIOR` divided by the number of rows, or by the sum of `sample_weight`.
+# The second value corresponds to a Gaussian prior with standard deviation 1/2 for each weight of a feature.
 _LEAST_PENALTY = 1e-3
 _PRIOR = 2.0
 
@@ -60,11 +61,13 @@ class CorrLogClassifier(MultiLabelClassifier):
 
     Let x be the features of a row. Let z_k be 1 if the row has label k, and 0 otherwise. If all other labels
     of the row are given, the log-odds of label i are ``x @ b_i + intercept_i + sum_k c_ik z_k`` [1]_ [2]_.
-    The sum is over all labels k except i. The b_i are called weights, and the c_ik are called couplings. The
-    log-odds give the conditional probability of z_i, given x and the other labels. `fit` maximizes the
-    pseudo-likelihood, the product of these probabilities over all rows and labels. The loss of a row is the
-    negative sum of the logarithms of these probabilities over all labels. Elastic net penalties regularize
-    the weights and the couplings. `predict` chooses all labels of a row together, as one label set.
+    The sum is over all labels k except i. The b_i are called weights, and the c_ik are called couplings.
+    `predict` chooses all labels of a row together, as one label set.
+
+    The log-odds give the conditional probability of z_i, given x and the other labels. `fit` maximizes the
+    pseudo-likelihood: the product of the conditional probabilities of all labels in all rows. The loss of a
+    row is the negative sum of the logarithms of its conditional probabilities. Elastic net penalties
+    regularize the weights and the couplings.
 
     Parameters
     ----------
@@ -83,8 +86,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         Threshold of the log-odds. `predict` subtracts the threshold from every intercept before it computes
         label sets. "auto" learns the threshold on held-out rows, so that the number of predicted labels is
         close to the number of true labels (see Notes). With "zero", the threshold is 0, and `predict` looks
-        for the most probable label set (see `decoder`), as in [2]_. This label set minimizes the expected
-        subset 0/1 loss. It contains few or no labels if no label is likely.
+        for the most probable label set, as in [2]_. The most probable label set minimizes the expected subset
+        0/1 loss. If no label is likely, this set contains few or no labels.
     epsilon : float, default=1.0
         Factor of the absolute values in both penalties; finite and >= 0. With ``epsilon > 0``, many weights
         and couplings become exactly zero. With ``epsilon=0``, the penalties are pure L2 penalties.
@@ -94,39 +97,41 @@ class CorrLogClassifier(MultiLabelClassifier):
         labels as -1 and 1, as in [2]_. With "pm1", the penalties apply to b/2 and c/4, which are the weights
         and couplings in this coding. The fitted attributes always contain b and c.
     decoder : {"auto", "exact", "search", "bp"}, default="auto"
-        Method that looks for the most probable label set. "exact" tries all label sets, and requires that at
-        most 20 labels have nonzero couplings. "search" starts several times: from the label sets in
-        `label_sets_` that are most probable for the row, and from the label set that would be predicted
-        without couplings. From each start, it adds or removes single labels and pairs of labels as long as a
-        change increases the probability. "bp" is max-product belief propagation with at most 50 rounds, as in
-        [2]_. If many labels have couplings, "bp" often misses the most probable label set. "auto" is "exact"
-        if at most 14 labels have nonzero couplings, and "search" otherwise.
+        Method that looks for the most probable label set of a row:
+
+        - "exact" tries all label sets. If more than 20 labels have nonzero couplings, "exact" raises a
+          `ValueError`.
+        - "search" starts from several label sets, mainly label sets of the training rows (`label_sets_`).
+          From each start, it adds or removes labels as long as the probability increases. "search" may miss
+          the most probable label set.
+        - "bp" is max-product belief propagation with at most 50 rounds, as in [2]_. If many labels have
+          couplings, "bp" often misses the most probable label set.
+        - "auto" is "exact" if at most 14 labels have nonzero couplings, and "search" otherwise.
     solver : {"auto", "fista", "reference"}, default="auto"
-        Solver for the weights and couplings. "fista" computes the optimum by accelerated proximal gradient
-        steps, with restarts and one step size per label. "auto" computes the same optimum by quasi-Newton
-        steps, if possible. Quasi-Newton steps usually need at most a third of the gradient evaluations of
-        "fista". They use the second moments of the features and labels, a matrix of shape (s, s). Here, s is
-        1 plus the number of features that are not constant, plus the number of labels that occur in some but
-        not all rows. Quasi-Newton steps have three requirements. First, `epsilon` must not be 0. Second, s
-        must be at most 2,048 and at most half the number of rows. Third, ``s**2`` must be at most about 8
-        times the number of nonzero values in X and Y together. If a requirement is not met, or if the
-        quasi-Newton steps fail, "auto" is "fista". "reference" is the algorithm in the code of the authors of
-        [2]_. This algorithm starts with zero weights and takes at most 500 steps of fixed size. After 20
-        steps, it stops as soon as a step changes the objective by less than a thousandth of its value. This
-        early stopping regularizes the model. With "reference", the penalty of a coupling is
-        ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
+        Solver for the weights and couplings:
+
+        - "fista" computes the optimum by accelerated proximal gradient steps.
+        - "auto" computes the same optimum. If possible, "auto" starts with quasi-Newton steps, which usually
+          need at most a third of the gradient evaluations of "fista". Let s be 1 plus the number of features
+          and labels that are not constant. Quasi-Newton steps require ``epsilon > 0``, ``s <= 2048``, and at
+          least ``2 * s`` rows. X and Y together must have at least about ``s**2 / 8`` nonzero values. If a
+          requirement is not met, "auto" is "fista".
+        - "reference" is the algorithm in the code of the authors of [2]_, to reproduce their results. The
+          algorithm takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step changes
+          the objective by less than 0.1 %. This early stopping regularizes the model. The penalty of a
+          coupling is ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
-        Whether features are scaled to unit variance to compute the penalties. If True, the weight of a
-        feature is multiplied by the standard deviation of the feature, and this product is penalized. If
+        Whether `l2_features` penalizes the weights of features scaled to unit variance. If True, the weight
+        of a feature is multiplied by the standard deviation of the feature, and this product is penalized. If
         False, the weight itself is penalized. `coef_` always contains the weights of the unscaled features.
         "auto" is True if more than an eighth of the values of X are nonzero. For text data, False is better,
         because the weights of rare words then stay small.
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
-        optimum. It is the largest absolute entry of the (sub)gradient of the objective with respect to the
-        weights and couplings. For this gradient, the features are scaled to unit variance. The fit has
-        converged when the KKT violation is at most `tol`. A penalty has hardly any effect if its strength
-        (`l2_features` or `l2_pairs`) is smaller than `tol`. The solver "reference" ignores this parameter.
+        optimum. It is the largest absolute entry of the (sub)gradient of the objective, for features scaled
+        to unit variance. The fit has converged when the KKT violation is at most `tol`. A penalty has hardly
+        any effect if its strength (`l2_features` or `l2_pairs`) is smaller than `tol`. The solver "reference"
+        ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1. The solver "reference" computes at most 500 gradients,
         even if `max_iter` is larger.
@@ -170,23 +175,22 @@ class CorrLogClassifier(MultiLabelClassifier):
     the other labels of the row, the unknown label counts as absent. `label_sets_` contains only labels that
     are known to be present.
 
-    `predict` and `decision_function` first choose a label set for each row (see `decoder`). `predict` returns
-    this set. `decision_function` returns scores: log-odds minus `threshold_`. The log-odds of a label are
-    conditional on the features and on the values of all other labels. The value of another label is 1 if the
-    chosen set contains it, and 0 otherwise. The score of a label is positive if and only if the label is in
-    the chosen set. With ``decoder="bp"``, the scores are instead the max-marginals that belief propagation
-    computes, and `predict` assigns the labels with positive scores. The max-marginal of a label compares two
-    label sets: the most probable one that contains the label, and the most probable one that does not contain
-    the label. The max-marginal is ``log(p / q)``, where p and q are the probabilities of the first and of the
-    second set. To compute p and q, `threshold_` is subtracted from every intercept. If the couplings form
-    cycles, belief propagation only approximates the max-marginals.
+    `predict` returns the label set that the decoder finds. `decision_function` returns one score per label:
+    the log-odds of the label minus `threshold_`. In the log-odds, each other label counts as present if the
+    predicted set contains it, and as absent otherwise. The score of a label is positive if and only if the
+    label is predicted.
+
+    With ``decoder="bp"``, the scores are max-marginals instead, and `predict` returns the labels with
+    positive scores. The max-marginal of a label is ``log(p / q)``. Here, p is the probability of the most
+    probable label set with the label. Likewise, q is the probability of the most probable label set without
+    the label. Before p and q are computed, `threshold_` is subtracted from every intercept. If the couplings
+    form cycles, the max-marginals are only approximate.
 
     `predict_proba` returns marginal probabilities, which do not depend on predictions for other labels. If at
-    most 14 labels have nonzero couplings, the probabilities are exact sums over all label sets. Otherwise, if
-    at most 2,500 pairs of labels have nonzero couplings, the probabilities are computed by sum-product belief
-    propagation with damping 1/2. If belief propagation does not converge in 100 rounds for a row, a
-    mean-field approximation is used for this row instead. If more than 2,500 pairs of labels have nonzero
-    couplings, the mean-field approximation is used for all rows.
+    most 14 labels have nonzero couplings, the probabilities are exact. Otherwise, they are approximated by
+    sum-product belief propagation. If more than 2,500 pairs of labels have nonzero couplings, a mean-field
+    approximation is used instead. The mean-field approximation is also used for each row for which belief
+    propagation does not converge. To minimize the Hamming loss, use ``predict_proba(X) > 0.5``.
 
     `predict_topk` ranks labels by the log-odds of the marginal probabilities. Rankings by `decision_function`
     are worse, because the scores depend on uncertain predictions for other labels. For example, on the data
@@ -196,55 +200,38 @@ class CorrLogClassifier(MultiLabelClassifier):
     milliseconds per row.
 
     A gradient evaluation takes O((nnz(X) + nnz(Y)) n_labels) time. Here, nnz is the number of nonzero values,
-    and nnz(Y) counts only labels with nonzero couplings. The solver skips pairs of labels with a coupling of
-    zero. If a skipped pair violates the optimality conditions, the solver includes the pair again.
+    and nnz(Y) counts only labels with nonzero couplings.
 
     The fit takes 36 bytes of memory for each pair of a feature and a label. If `tol` is below 1e-5, the fit
-    uses double precision and takes 72 bytes per pair. Quasi-Newton steps at least double these numbers for
-    pairs with a nonzero weight. The fit also stores two copies of the nonzero values of X, or one copy of all
-    values if more than half of the values are nonzero. The fit computes the log-odds for some rows at a time,
-    and stores no dense array of shape (n_samples, n_labels).
+    uses double precision and takes 72 bytes per pair. For pairs with a nonzero weight, quasi-Newton steps at
+    least double this memory. The fit also stores two copies of the nonzero values of X. If more than half of
+    the values are nonzero, it stores one copy of all values instead. No dense array of shape
+    (n_samples, n_labels) is stored.
 
-    Suppose that two labels nearly determine each other in the training rows. For example, a row with one of
-    them nearly always has both, or nearly every row has exactly one of them. The coupling of these labels
-    then has a very large absolute value. In the predictions, each of the two labels then determines the other
-    label. A larger `l2_pairs` prevents such large couplings.
+    If two labels nearly determine each other in the training rows, their coupling has a very large absolute
+    value. Examples are two labels that nearly always occur together, and two labels of which nearly every row
+    has exactly one. In predictions, each label of the pair then determines the other label. A larger
+    `l2_pairs` prevents such large couplings.
 
-    With ``l2_features="auto"``, the penalty is chosen on a sample of the data, by models without couplings.
-    The sample has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the
-    labels, but at least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of
-    them are used. A quarter of the sampled rows is held out, and a model is fitted to the other sampled rows.
-    If the sample has fewer than 2,048 rows, this is repeated with further quarters, as in cross-validation.
-    The repetitions end when at least 512 rows in total, or all four quarters, have been held out. A search
-    fits such models for several penalties, and compares their mean log losses on the held-out rows. The first
-    penalty is ``max(0.001, 2 / n_samples)``. Here, n_samples is the number of rows of X, not of the sample.
-    If `sample_weight` is given, n_samples is the sum of the weights of all rows of X. The value
-    ``2 / n_samples`` corresponds to a Gaussian prior with standard deviation 1/2 for each weight. If features
-    are not standardized, the first penalty is multiplied by the mean variance of the features that are not
-    constant. The search multiplies or divides the penalty by ``sqrt(10)`` as long as a step lowers the log
-    loss on the held-out rows by more than 2 %. The search changes the penalty by at most three orders of
-    magnitude. All penalties in this paragraph are for a fit to all rows of X. The models of the search are
-    fitted to fewer rows, and therefore use larger penalties. If the held-out rows have fewer than ten
-    positive entries for the sampled labels, the first penalty is used. On small data sets, the search takes
-    about 0.1 seconds.
+    With ``l2_features="auto"``, the penalty is chosen on a sample of the data. The sample has an eighth of
+    the rows (between 4,096 and 16,384) and 1/64 of the labels (between 32 and 512). If there are fewer rows
+    or labels, all are used. A quarter of the sampled rows is held out, or several quarters in turn if there
+    are fewer than 2,048 rows. Models without couplings are fitted to the other sampled rows, and compared by
+    their mean log loss on held-out rows. On small data sets, the choice takes about 0.1 seconds.
 
-    With ``threshold="auto"``, the threshold is learned in two steps. The first step uses the sample and the
-    held-out quarters that the previous paragraph describes. For each held-out quarter, one model without
-    couplings is fitted to the other sampled rows. Its penalty is `l2_features_`, increased as in the search.
-    All these models use one threshold. This threshold is chosen so that the total numbers of predicted and
-    true labels in the held-out quarters are equal.
+    The first penalty that is tried is ``max(0.001, 2 / n)``. Here, n is the number of rows of X, or the sum
+    of `sample_weight` if given. If features are not standardized, the first penalty is multiplied by the mean
+    variance of the features that are not constant. The penalty is then divided or multiplied by ``sqrt(10)``
+    as long as a step lowers the log loss by more than 2 %. All steps together change the penalty by at most a
+    factor of 1,000. If the held-out rows have fewer than ten positive entries for the sampled labels, the
+    first penalty is chosen.
 
-    The second step finds the threshold of the final model. The final model has couplings and is fitted to all
-    rows, so no rows are held out for it. The second step therefore uses training rows. The models of the
-    first step predict labels for the rows that they were fitted to, with the threshold of the first step. The
-    target ratio is the total number of these predicted labels, divided by the total number of true labels in
-    these rows. The threshold of the final model is then chosen so that its ratio of predicted to true labels
-    is close to the target ratio. The ratio of the final model is measured on 128 to 512 training rows, or on
-    all training rows if there are fewer than 128.
-
-    With ``threshold="auto"``, the threshold is 0 if the held-out rows have fewer than ten positive entries
-    for the sampled labels, or if the solver is "reference". To minimize the Hamming loss, use
-    ``predict_proba(X) > 0.5``.
+    With ``threshold="auto"``, models without couplings and with the penalty `l2_features_` are fitted to the
+    same rows as for the choice of the penalty. These models have one common threshold, for which the numbers
+    of predicted and true labels in the held-out rows are equal. The threshold of the final model is then
+    chosen on at most 512 training rows. In training rows, the final model and the models without couplings
+    have about the same ratio of predicted to true labels. The threshold is 0 if the held-out rows have fewer
+    than ten positive entries for the sampled labels, or if the solver is "reference".
 
     References
     ----------
@@ -458,6 +445,7 @@ class CorrLogClassifier(MultiLabelClassifier):
 
         `cut` contains the first threshold that is tried, and the wanted ratio of predicted to true labels.
         """
+        # No rows are held out for the model with couplings, so the ratio is measured on training rows.
         first, share = cut
         least, most = _MATCHED_ROWS
         ones, unknown = known_ones(Y), unknown_entries(Y)
@@ -551,12 +539,13 @@ class CorrLogClassifier(MultiLabelClassifier):
         -------
         Explanation or LabelExplanation
             If `label` is given, a `LabelExplanation` with the contributions to this label. If `label` is
-            None, an `Explanation` with the contributions to every label. A label has one contribution from
-            each feature and from each predicted label other than itself. One more contribution is the
-            intercept minus `threshold_`. The sum of all contributions is the log-odds of the label minus
-            `threshold_`. The log-odds are conditional on the other predicted labels. Features and labels with
-            the contribution 0 are left out. The ``repr`` of the `Explanation` is a text that lists the
-            contributions to the predicted labels.
+            None, an `Explanation` with the contributions to every label. The ``repr`` of an `Explanation` is
+            a text that lists the contributions to the predicted labels.
+
+            The contributions to a label sum to its log-odds, given the other predicted labels, minus
+            `threshold_`. Each feature and each other predicted label has one contribution. One more
+            contribution is the intercept minus `threshold_`. Features and labels with the contribution 0 are
+            left out.
 
         Raises
         ------

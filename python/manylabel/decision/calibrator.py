@@ -34,6 +34,8 @@ _OF_STEPS = ("curve_ends", "curves", "curve_scores", "curve_probabilities")
 
 
 # With "auto", folds are used if Y has fewer ones than this number; see the Notes of `LabelCalibrator`.
+# A tenth of the rows then has fewer than about 25,000 ones. Up to this number, five folds lowered the log
+# loss.
 _FEW_ONES = 250_000
 _FOLDS, _SHARE = 5, 0.1
 
@@ -49,7 +51,7 @@ class LabelCalibrator(MultiLabelClassifier):
 
     Most labels are true in only a few held-out rows, which is too little data to fit a separate curve. By
     default, the curves are therefore pooled. Labels that occur in about the same number of training rows form
-    a group. The curve of a label is shrunk towards the curve of its group, and the curve of a group is shrunk
+    a group. The curve of a label is shrunk towards the curve of its group. The curve of a group is shrunk
     towards one curve for all labels. The parameters `method` and `pooling` select other kinds of curves.
 
     Parameters
@@ -63,18 +65,17 @@ class LabelCalibrator(MultiLabelClassifier):
     pooling : {"frequency", "none", "all"}, default="frequency"
         Which labels share data. "frequency" groups the labels that occur in about the same number of training
         rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of its group. With
-        "isotonic", the labels of a group share one curve, except for labels that are frequent enough for a
-        separate curve. "all" fits a single curve to the candidates of all held-out rows, and all labels use
-        this curve. "none" fits a separate curve for each label, without data of other labels. With "none", a
-        label that is a candidate in no held-out row gets the curve of "all". Both "all" and "none" fit
-        sigmoids by Platt's method [1]_, and isotonic curves by isotonic regression [2]_.
+        "isotonic", the labels of a group share one curve, but frequent labels have separate curves (see the
+        Notes of `LabelCalibrator`). "all" fits one curve to the candidates of all held-out rows, and all
+        labels use this curve. "none" fits a separate curve for each label, without data of other labels. With
+        "none", a label that is a candidate in no held-out row gets the curve of "all". Both "all" and "none"
+        fit sigmoids by Platt's method [1]_, and isotonic curves by isotonic regression [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
         five folds if Y has fewer than 250,000 ones, and otherwise a tenth of the rows. The Notes of
         `LabelCalibrator` give the reason. "prefit" means that `estimator` is already fitted, and that all
-        rows that are passed to `fit` count as held out. The caller is responsible for passing only rows that
-        `estimator` has not seen.
+        rows that are passed to `fit` count as held out. Pass only rows that `estimator` has not seen.
     n_candidates : int, default=100
         Number of candidates per row, >= 1. The candidates are the labels with the highest scores.
     refit : bool, default=True
@@ -94,9 +95,9 @@ class LabelCalibrator(MultiLabelClassifier):
         The value of `cv`, as given or chosen. This attribute does not exist if `cv` is "prefit".
     tail_probability_ : float
         The probability that `predict_proba` returns for every label that is not a candidate of a row, except
-        for the labels in `unseen_`. To compute it, `fit` counts all pairs of a held-out row and a label that
-        is not a candidate of this row. Labels in `unseen_` and unknown entries of Y are left out.
-        `tail_probability_` is the fraction of these pairs in which the row has the label.
+        for the labels in `unseen_`. `fit` counts all pairs of a held-out row and a label that is not a
+        candidate of this row. `tail_probability_` is the fraction of these pairs in which the row has the
+        label. Labels in `unseen_` and unknown entries of Y are left out.
     unseen_ : ndarray of shape (n_unseen,), dtype int64
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
@@ -110,13 +111,10 @@ class LabelCalibrator(MultiLabelClassifier):
         ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve.
     variance_ : float
         Strength of the pooling, with the method "sigmoid" and the pooling "frequency". A smaller value means
-        stronger pooling. The value is chosen by cross-validation. Labels that occur in about the same number
-        of training rows form a group. For each group and for each label, `fit` computes two numbers, which
-        the Notes of `LabelCalibrator` call ``a`` and ``b``. These numbers determine how the curve of the
-        group or label deviates from the common curve f. The ``a`` of a label has a normal prior with the
-        ``a`` of its group as mean and `variance_` as variance. The ``b`` of a label has a normal prior with
-        the ``b`` of its group as mean and ``variance_ / 5`` as variance. If `variance_` is 0, every label has
-        the ``a`` and ``b`` of its group, so all labels of a group have the same curve.
+        stronger pooling: the curves of labels are closer to the curves of their groups. If `variance_` is 0,
+        all labels of a group have the same curve. The value is from 0 to 3 and is chosen by cross-validation.
+        The curve of a label has a shift ``a``, which the Notes of `LabelCalibrator` define. The prior of
+        ``a`` is normal, with the ``a`` of the label's group as mean and `variance_` as variance.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -134,35 +132,33 @@ class LabelCalibrator(MultiLabelClassifier):
 
     Notes
     -----
-    Below, the training rows are the rows to which `estimator_` was fitted. With ``cv="prefit"``, these rows
-    are not known, and the rows that are passed to `fit` are used instead. The frequency of a label is the
-    number of training rows that have the label.
+    The training rows are the rows to which `estimator_` was fitted. With ``cv="prefit"``, the training rows
+    are not known, and the rows that are passed to `fit` are used instead.
 
-    With ``method="sigmoid"`` and ``pooling="frequency"``, the candidates of all held-out rows are sorted by
-    score and divided into up to thirty bins. For each bin, the smoothed fraction ``(t + 0.5) / (n + 1)`` is
-    computed, where n is the number of candidates in the bin, and t is the number of true labels among them.
-    Isotonic regression makes these fractions non-decreasing. Their log-odds are the values of the common
-    curve f at the mean scores of the bins. The curve of a label deviates from f by two numbers, ``a`` and
-    ``b``. The log-odds of a label with score s are ``f(s) + a + b * (f(s) - c)``. The number c is the same
-    for all labels: the mean of f over all candidates that are true labels. `intercept_` is ``a - b * c``, and
-    `slope_` is ``1 + b``.
+    With ``method="sigmoid"`` and ``pooling="frequency"``, `fit` first computes a common curve f for all
+    labels. The value f(s) is the log-odds that a candidate with score s is a true label. The curve f is
+    fitted to the candidates of all held-out rows, by isotonic regression on bins of scores. With little data,
+    f is fitted by Platt's method instead.
 
-    The labels are divided into groups by frequency. Labels that occur in 1 training row form the first group.
-    The next groups are the labels that occur in 2 or 3 rows, in 4 to 7 rows, and so on. Neighboring groups
-    are merged until each group has at least 100 candidates that are true labels. Logistic regressions with
-    quadratic penalties fit ``a`` and ``b``, first for each group and then for each label. For a group, the
-    penalties shrink ``a`` and ``b`` towards 0. For a label, the penalties shrink ``a`` and ``b`` towards the
-    values of its group. The penalty for ``a`` of a label has the weight ``1 / variance_``, and the penalty
-    for ``b`` of a label has the weight ``5 / variance_``. `variance_` is chosen from seven values by
-    five-fold cross-validation over the held-out rows. With these penalties, the curve of a rare label stays
-    close to the curve of its group. The curve of a frequent label can differ from the curve of its group. All
-    curves are non-decreasing.
+    The log-odds of a label with score s are ``f(s) + a + b * (f(s) - c)``. The number c is the mean of f over
+    all candidates that are true labels. Each label has its own shift ``a`` and its own change of slope ``b``.
+    `intercept_` is ``a - b * c``, and `slope_` is ``1 + b``.
 
-    With ``cv="auto"``, five folds are used if Y has fewer than 250,000 ones. A tenth of the rows then has
-    fewer than about 25,000 ones. With so few ones, five folds give better probabilities than a tenth of the
-    rows. In tests with DiSMEC and label trees, the log loss on test rows was lower with five folds than with
-    a tenth of the rows. The table shows the change of the log loss if five folds are used instead of a tenth
-    of the rows:
+    Penalized logistic regressions fit ``a`` and ``b``, first for each group and then for each label. The
+    penalties shrink the values of a group towards 0, and the values of a label towards the values of its
+    group. The curve of a rare label therefore stays close to the curve of its group. The curve of a frequent
+    label can differ more. With this pooling, all curves are non-decreasing.
+
+    `variance_` determines the strength of the penalties for labels. `fit` chooses the value with the lowest
+    log loss in five-fold cross-validation over the held-out rows, without new fits of `estimator`.
+
+    With ``method="isotonic"`` and ``pooling="frequency"``, frequent labels have separate curves. A label is
+    frequent if it is a candidate in at least 200 held-out rows that have the label, and in at least 200
+    held-out rows that do not.
+
+    ``cv="auto"`` uses five folds if Y has fewer than 250,000 ones. The probabilities are then better than if
+    a tenth of the rows is held out. In tests with DiSMEC and label trees, five folds lowered the log loss on
+    test rows. The table shows the change of the log loss if five folds replace a tenth of the rows:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -177,40 +173,30 @@ class LabelCalibrator(MultiLabelClassifier):
     1 percentage point. A fit with five folds took 4 to 6.6 times as long as a fit without calibration. A fit
     with a tenth of the rows took 1.4 to 2.1 times as long as a fit without calibration.
 
-    The quality of the probabilities was measured on five public data sets with 159 to 24,522 labels, with
-    `DiSMECClassifier`, `LabelTreeClassifier` and `BlockPartitionClassifier`. The calibration error was
-    computed by `manylabel.metrics.calibration_error` with 15 bins. Over the candidates of all labels
-    together, the error was at most 0.006. Over the candidates with probabilities above 0.3, the error was at
-    most 0.032. The error of a single label that is a candidate in few rows is mostly random. With label trees
-    on citeulike-t, the mean error per label was 0.057. Even perfect probabilities would have a mean error of
-    0.056, because each label is a candidate in few rows of this data set.
+    The probabilities of `DiSMECClassifier`, `LabelTreeClassifier` and `BlockPartitionClassifier` were tested
+    on five data sets with 159 to 24,522 labels. `manylabel.metrics.calibration_error` with 15 bins was at
+    most 0.006 over the candidates of all labels together. The error was at most 0.032 over the candidates
+    with probabilities above 0.3. The measured error of a single label that is a candidate in few rows is
+    mostly random.
 
-    Labels have different curves, so probabilities and scores can rank labels differently. `predict_topk`
-    ranks by scores, and `predict_proba_topk` ranks by probabilities. With label trees on citeulike-t, the two
-    methods had nearly the same precision at 5 (P@5). Compared with `predict_topk`, the P@5 of
-    `predict_proba_topk` was 0.2 percentage points lower if a tenth of the rows was held out, and 0.2
-    percentage points higher with five folds.
+    `predict_topk` ranks labels by scores, and `predict_proba_topk` by probabilities. The rankings can differ,
+    because labels have different curves. With label trees on citeulike-t, the precision at 5 differed by 0.2
+    percentage points. The ranking by scores was better with a tenth of the rows, and the ranking by
+    probabilities was better with five folds.
 
     If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
     curves are fitted to the known entries of the held-out rows.
 
-    If `estimator` is from another library, Ctrl-C may take effect late. The fit of the calibrator then
-    continues until the running fit of `estimator` is done.
+    If `refit` is True and `estimator` is from this library, the fit to all rows chooses the values of the
+    parameters that are "auto". The models that score the held-out rows use these values and do not search
+    again. If `estimator` is from another library, every model is fitted with the given parameters.
 
-    With ``method="isotonic"`` and ``pooling="frequency"``, frequent labels have separate curves, and the
-    other labels of a group share one curve. A label is frequent if it is a candidate in at least 200 held-out
-    rows that have the label, and in at least 200 held-out rows that do not have it. Isotonic curves are
-    non-decreasing.
+    Predictions take the candidates of a row and their scores from ``estimator_.predict_topk``. No array of
+    size rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. The
+    dense scores of a classifier of another library are computed for a few rows at a time.
 
-    If `refit` is True and `estimator` is from this library, the fit to all rows comes first and chooses the
-    values of the parameters that are "auto". The models that score the held-out rows use these values. The
-    scores of all models therefore have the same meaning, and the search for these values is not repeated. If
-    `estimator` is from another library, every model is fitted with the given parameters.
-
-    In predictions, the candidates of a row and their scores are those that ``estimator_.predict_topk``
-    returns. No array of size rows × labels is allocated, except for the results of `predict_proba` and
-    `decision_function`. The dense scores of a classifier of another library are computed for a few rows at a
-    time.
+    If `estimator` is from another library, Ctrl-C ends the fit only when the running fit of `estimator` is
+    done.
 
     References
     ----------

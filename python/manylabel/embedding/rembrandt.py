@@ -50,22 +50,26 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     """Label embedding by randomized partial least squares, for data with very many labels.
 
     A label embedding summarizes the labels of a row by a short vector of numbers, called components. `fit`
-    computes two matrices, U and W, from the features X and the 0/1 indicator matrix Y of the labels. The
-    columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes the
-    transpose, and P is the projection onto the column space of X. `fit` does not compute P. Instead, it
-    computes each product with P by a ridge regression on X. W contains the coefficients of the regression of
-    ``YU`` on X. The product ``XWU'`` predicts Y. Suppose that U is exact and the ridge penalties are 0. Then
-    ``XWU'`` has the smallest sum of squared errors among all products ``XA`` with a matrix A of rank at most
-    `n_components` [1]_. `transform` returns ``XW``, the predicted embeddings. A classifier can use the
-    columns of ``XW`` as features.
+    learns to predict the components of a row from its features. `transform` returns the predicted components,
+    which a classifier can use as features.
+
+    `fit` computes two matrices, U and W, from the features X and the 0/1 indicator matrix Y of the labels.
+    The columns of U are the eigenvectors of ``Y'PY`` with the largest eigenvalues. Here, the prime denotes
+    the transpose, and P is the projection onto the column space of X. `fit` does not compute P. Instead, it
+    computes each product with P by a ridge regression on X.
+
+    The components of the training rows are ``YU``. W contains the coefficients of the ridge regression of
+    ``YU`` on X. The predicted components are therefore ``XW``. The product ``XWU'`` predicts Y. Suppose that
+    U is exact and the ridge penalties are 0. Then ``XWU'`` has the smallest sum of squared errors among all
+    products ``XA`` with a matrix A of rank at most `n_components` [1]_.
 
     Parameters
     ----------
     n_components : int or float, default=100
-        Number of components of the embedding. An int is the number of components; >= 1. With a float between
-        0 and 1, `fit` chooses the smallest number k for which the sum of the k largest eigenvalues of ``Y'Y``
-        exceeds this fraction of the sum of all eigenvalues. For this choice, Y is not centered, even with
-        ``center=True``. The Notes describe the cost of this choice.
+        Number of components of the embedding. An int is the number of components; >= 1. A float between 0 and
+        1 is a fraction of the sum of all eigenvalues of ``Y'Y``. With a float, `fit` chooses the smallest
+        number k for which the sum of the k largest eigenvalues exceeds this fraction. For this choice, Y is
+        not centered, even with ``center=True``. The Notes describe the cost of this choice.
     n_oversamples : int, default=20
         Number of random vectors beyond `n_components`; >= 0. The randomized algorithm starts with
         ``n_components + n_oversamples`` random vectors. More vectors make U more accurate.
@@ -83,11 +87,11 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         components (see Notes). If `l2` is 0, `l2_final` has no effect, and W is computed without a ridge
         penalty. The paper [2]_ uses ``l2_final=1``. The code of its authors uses ``l2_final=1e-6``.
     variant : {"power", "ritz"}, default="power"
-        Vectors from which U is computed. The fit multiplies the random vectors by ``Y'PY`` one or several
-        times. With "ritz", the vectors before the last multiplication are used, as in algorithm 1 of [1]_.
-        With "power", the vectors after the last multiplication are used, as in the code of the authors of
-        [1]_ and [2]_. The two variants take the same time, but "power" is more accurate. To reach the same
-        accuracy with "ritz", increase `n_iter` by 1.
+        Vectors from which U is computed. `fit` multiplies the random vectors by ``Y'PY`` ``n_iter + 1``
+        times. "power" uses the vectors after the last multiplication, like the code of the authors of [1]_
+        and [2]_. "ritz" uses the vectors before the last multiplication, like algorithm 1 of [1]_. The two
+        variants take the same time, but "power" is more accurate. To reach the same accuracy with "ritz",
+        increase `n_iter` by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
         comparison. "gaussian" draws U at random (compressed sensing). With "pca", the columns of W are the
@@ -150,93 +154,81 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     Notes
     -----
-    If Y has unknown entries (NaN), `fit` fills in a value for each unknown entry. At first, this value is 0.
-    Later, `fit` replaces it by a value that is computed from a prediction of the entry. Once U and W are
-    computed, the predictions are ``XWU'``. With ``embedding="gaussian"``, the predictions use the
-    pseudo-inverse of U instead of ``U'``.
+    If Y has unknown entries (NaN), `fit` fills in a value for each unknown entry. At first, all values are 0.
+    `fit` then repeatedly updates the values with the predictions ``XWU'`` and computes W again. If the
+    updates change Y considerably, `fit` also computes U again. W is computed at most ten times, usually two
+    or three times.
 
-    `fit` replaces the values for the first time before it computes U and W, in the last of the `n_iter`
-    passes that improve the random vectors. In this pass, the predictions are ``XVQ'``. Here, Q is an
-    orthonormal basis of the vectors at the start of the pass, and V contains the coefficients of the
-    regression of ``YQ`` on X. If ``n_iter=0`` or ``embedding="gaussian"``, `fit` skips this replacement. The
-    values then stay 0 until U and W are computed.
+    `fit` stops earlier if the updates are small. Their root mean square is then at most 0.01 times the root
+    mean square of the predictions. With "cg", this factor is ``max(0.01, 5 * tol)``, and `fit` may stop even
+    earlier if "cg" does not converge. After small updates, the residuals of unknown entries are close to 0. U
+    and W then depend almost only on the known entries.
 
-    After the first computation of U and W, `fit` repeats the following steps:
+    However, unknown entries count as 0 while `fit` chooses a penalty or the number of components. With
+    ``embedding="gaussian"``, U is random and does not depend on Y, and the predictions use the pseudo-inverse
+    of U instead of ``U'``. With ``embedding="pca"``, unknown entries affect only the choice of the number of
+    components. If one percent of the entries of Y are unknown, the fit takes about 10 percent longer than
+    without unknown entries.
 
-    1. Predict the unknown entries with U and W.
-    2. Stop if the current values of the unknown entries are close to the predictions. Otherwise, change the
-       current values.
-    3. If Y has changed too much since the last computation of U, make another pass over the data and compute
-       U again. With ``embedding="gaussian"``, this step is skipped.
-    4. Compute W again.
+    The time of the fit depends on the solver. Let m = n_components + n_oversamples and q = n_iter. Let t be
+    the number of conjugate gradient steps, and nnz the number of nonzero values of a matrix. For a dense X,
+    nnz(X) is the number of all values. With every solver, the orthogonalization of vectors takes O((q + 1)
+    n_labels m^2) time. In addition, the fit takes the following time:
 
-    In step 2, `fit` computes a change for each unknown entry. It subtracts the current value from the
-    prediction, and multiplies the difference by a factor from 1 to 10. The factor is needed because the
-    prediction of an entry depends on the current value of the entry. Let r be the root mean square of the
-    changes, divided by the root mean square of the predictions. `fit` stops if r is at most 0.01. With "cg",
-    the limit is the larger of 0.01 and ``5 * tol``. If "cg" did not converge when `fit` last computed W,
-    `fit` also stops if r is more than half of its value in the previous repetition. In any case, `fit` stops
-    when W has been computed ten times. Usually, W is computed two or three times.
-
-    In step 3, Y has changed too much if the Frobenius norm of the change exceeds five percent of the norm of
-    Y.
-
-    While `fit` chooses a penalty or the number of components, unknown entries have the value 0. With
-    ``embedding="pca"``, unknown entries affect only the choice of the number of components. If one percent of
-    the entries of Y are unknown, the fit takes about 10 percent longer than without unknown entries. If there
-    are as many components as labels, the predictions of a label are close to the predictions of a ridge
-    regression. This regression is fitted only to the rows in which the label is known.
-
-    Let m = n_components + n_oversamples and q = n_iter. Let t be the number of conjugate gradient steps, and
-    nnz the number of nonzero values of a matrix. With "cg", the fit takes
-    O((q + 2) (nnz(Y) + nnz(X) t) m + q n_labels m^2) time. With "cholesky", the fit takes
-    O(n_samples n_features^2 + n_features^3) time once and O(n_features^2 m) time for each of the q + 2
-    regressions.
+    - With "cg", each of the q + 2 regressions takes O((nnz(Y) + nnz(X) t) m) time.
+    - With "cholesky", the fit takes O(n_samples n_features^2 + n_features^3) time once. Each of the q + 2
+      regressions takes O((nnz(Y) + nnz(X) + n_features^2) m) time.
+    - With "dual", the fit takes O(n_samples nnz(X) + n_samples^3) time once. Each of the q + 2 regressions
+      takes O((nnz(Y) + nnz(X) + n_samples^2) m) time.
 
     The fit uses the following memory:
 
-    - 14 bytes per stored value for a copy of a sparse X (22 bytes with float64). A dense X is not copied.
+    - For a copy of a sparse X, 14 bytes per stored value with float32 and 22 bytes with float64. A dense X is
+      not copied.
     - About ``3 * m`` numbers per label, and about n_components numbers per feature.
     - 200 numbers per feature for each thread.
     - With "cholesky", 48 n_features^2 bytes. With "dual", 48 n_samples^2 bytes. If `l2` or `l2_final` is
       "auto", the factor is 84 instead of 48.
 
-    The fit forms no array of shape (n_samples, n_labels). It forms an array of shape (n_labels, n_labels)
-    only if `n_components` is a float and there are at most 5000 labels.
+    The fit forms no array of shape (n_samples, n_labels).
 
-    If X has the dtype float32, the fit computes in float32. With "cg", a float32 fit takes half the time and
-    memory of a float64 fit. Even with float32, the fit orthogonalizes vectors in float64, and "cholesky" and
-    "dual" factorize matrices in float64. If X has any other dtype, the whole fit computes in float64.
+    If X has the dtype float32, the fit computes in float32, but factorizations and the orthogonalization of
+    vectors use float64. With "cg", a float32 fit takes about half the time and 50 to 65 percent of the memory
+    of a float64 fit. If X has any other dtype, the whole fit computes in float64.
 
     With "cg", each thread solves the equations of 32 components together. A fit with few components therefore
     uses few threads.
 
     If `n_components` is a float, `fit` computes the number of components from the eigenvalues of ``Y'Y``.
-    With at most 5000 labels, the eigenvalues are exact. The computation of the eigenvalues takes
-    O(n_labels^3) time, about 15 seconds for 5000 labels. With more than 5000 labels, a randomized algorithm
-    with 128 random vectors estimates the eigenvalues. As long as the number of components exceeds half the
-    number of random vectors, the algorithm is repeated with twice as many vectors, up to 1024. The estimates
-    are lower bounds of the eigenvalues, so the number of components may be slightly too large. With more than
-    5000 labels, `fit` raises `ValueError` if 1024 components do not reach the fraction `n_components`.
+    The computation depends on the number of labels that occur in the training rows:
+
+    - With at most 5000 labels, the eigenvalues are exact. `fit` then needs O(n_labels^3) time, about 15
+      seconds for 5000 labels, and an array of shape (n_labels, n_labels).
+    - With more labels, a randomized algorithm estimates the eigenvalues. The estimates are lower bounds, so
+      the number of components may be slightly too large. `fit` raises `ValueError` if 1024 components do not
+      reach the fraction `n_components`.
 
     The ridge penalty of W matters if the number of features is close to the number of rows. If the penalty is
-    too small, W overfits. The components ``XW`` of training rows then have a different distribution than the
-    components of new rows. A classifier that is trained on the components of training rows then predicts
-    badly for new rows. For example, logistic regressions on 50 components of reuters-21578 (9603 rows, 11411
-    features) reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if
-    the features have different scales, ``l2_final=1`` is far too large.
+    too small, W overfits. The predicted components then have one distribution for training rows and another
+    for new rows. A classifier that is trained on the components of training rows then predicts badly for new
+    rows. For example, logistic regressions on 50 components of reuters-21578 (9603 rows, 11411 features)
+    reach a precision at 1 of 0.82 with ``l2_final=1e-6`` and 0.86 with ``l2_final=1``. However, if the
+    features have different scales, ``l2_final=1`` is far too large.
 
-    With ``l2_final="auto"``, `fit` searches for the value of `l2_final` with the lowest leave-one-out error.
-    With ``l2="auto"``, `fit` searches for `l2` in the same way. If X is sparse, each search starts at the
-    value 1. If X is dense, it starts at the best of five values from 1e-6 to 100. The search multiplies or
-    divides the penalty by ``sqrt(10)`` as long as the leave-one-out error falls. For each penalty, a single
-    fit to all rows is sufficient to compute the leave-one-out error. The leave-one-out residual of a row is
-    the residual of the row in this fit, divided by one minus the leverage of the row. The leverage measures
-    how much the labels of the row change the prediction for the row. The search tries at least three
-    penalties. For each penalty, `fit` computes the leverages and one regression with 32 target columns. With
-    "cholesky" and "dual", the fit makes two or three factorizations for each penalty. With "cg", a second
-    regression with 64 random target columns estimates the leverages. The standard deviation of these
-    estimates is at most 1/16.
+    With ``l2="auto"`` or ``l2_final="auto"``, `fit` searches for the penalty with the lowest leave-one-out
+    error. If X is sparse, the search starts at the value 1 of the parameter. If X is dense, the search starts
+    at the best of five values from 1e-6 to 100. The search then multiplies or divides the penalty by
+    ``sqrt(10)`` as long as the error falls, but at most 12 times. The search tries at least three penalties
+    for a sparse X, and at least seven for a dense X.
+
+    `fit` computes the leave-one-out error of a penalty from the residuals of a single regression on all rows
+    and from the leverages of the rows. The leverage of a row measures how much the labels of the row change
+    the prediction for the row. Each penalty takes the time of a regression with 32 target columns. The
+    additional time depends on the solver:
+
+    - With "cholesky", a factorization and exact leverages take O(n_samples n_features^2 + n_features^3) time.
+    - With "dual", a factorization and exact leverages take O(n_samples^3) time.
+    - With "cg", `fit` estimates the leverages by a second regression, with 64 random target columns.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses
@@ -336,9 +328,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             Weights of the rows; >= 0. A row with weight 2 counts as two rows.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the total number of panels
-            finished so far in all passes over the data. A panel is a group of up to 32 components. If Y has
-            unknown entries, `fit` repeats some steps, which the Notes of `Rembrandt` describe. Panels
-            finished in these repetitions are not counted. If the function raises an exception, the fit stops.
+            finished so far in all passes over the data. A panel is a group of up to 32 components. Panels of
+            regressions that `fit` repeats because of unknown entries are not counted. If the function raises
+            an exception, the fit stops.
 
         Returns
         -------

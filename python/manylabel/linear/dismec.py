@@ -68,8 +68,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ----------
     C : float or "auto", default="auto"
         Weight of the loss relative to the regularization; finite and > 0. Smaller values regularize more
-        strongly. "auto" chooses the value by a search that evaluates each value on held-out rows (see Notes).
-        Most publications use ``C=1``.
+        strongly. "auto" tries several values and compares them on held-out rows (see Notes). Most
+        publications use ``C=1``.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of a row for a label. With "logistic", each label is fitted by an L2-regularized logistic
         regression. The logistic function of the margin ``w.x + b`` then estimates the probability of the
@@ -87,31 +87,22 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         "zero", rare labels are rarely predicted.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every label over all rows, within `tol`.
-        "fast" differs from "exact" only for rare labels, which occur in fewer than 1 % of the rows.
-
-        If X is sparse, "fast" approximates the weights of rare labels. For a rare label, it uses all rows
-        with the label. Of the rows without the label, it uses only rows with a margin ``w.x + b`` above about
-        -1, because rows with a lower margin have no loss. The unused rows are replaced by one row without the
-        label. The features of this row are the means over all rows of X, not only over the replaced rows.
-        With many rows, "fast" is many times faster than "exact", and the rankings are nearly the same (see
-        Notes).
-
-        If X is dense, "fast" uses all rows for every label. For rare labels, it stops earlier than "exact"
-        (see Notes). The weights from "fast" are then closer to the weights from "exact" than with a sparse X.
-
-        With the logistic loss, "fast" is the same as "exact" for any X, because the loss of a row is never 0.
+        "fast" differs from "exact" only for rare labels, which occur in fewer than 1 % of the rows. If X is
+        sparse, "fast" approximates the weights of rare labels from some of the rows (see Notes). With many
+        rows, "fast" is then many times faster than "exact", and the rankings are nearly equal. If X is dense,
+        "fast" uses all rows, but stops earlier than "exact" for rare labels. With the logistic loss, "fast"
+        is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
-        objective is at most ``tol * min(positives, negatives) / n_samples`` times the norm of this gradient
-        at zero weights. Here, positives and negatives are the numbers of rows with and without the label.
-        With the solver "fast" and a sparse X, the weights of a rare label are computed by dual coordinate
-        descent. This method uses the stopping rule of LIBLINEAR: the largest and the smallest projected
-        gradient of the dual problem differ by at most ``30 * tol``.
+        objective is small relative to this norm at zero weights. The largest allowed ratio of the two norms
+        is ``tol * min(positives, negatives) / n_samples``. Here, positives and negatives are the numbers of
+        rows with and without the label. For rare labels, "fast" uses other stopping rules. If X is sparse, it
+        uses the rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ
+        by at most ``30 * tol``. The Notes have the rule for a dense X.
     max_iter : int, default=1000
-        Maximum number of steps per label; >= 1. If X is sparse, the solver "fast" runs dual coordinate
-        descent several times for a rare label. For such a label, `max_iter` is the maximum number of passes
-        in each run. A pass visits only rows that "fast" uses for this label. It visits each of these rows at
-        most once.
+        Maximum number of steps per label; >= 1. If X is sparse, "fast" fits a rare label in several runs of
+        dual coordinate descent. A step is then a pass over the rows that "fast" uses for this label.
+        `max_iter` is the maximum number of passes in each run.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -120,16 +111,16 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     ----------
     coef_ : csc_array or ndarray, of shape (n_labels, n_features), dtype float32
         Weights. They are an ndarray if X was dense in `fit` and `loss` is "squared_hinge". Otherwise, they
-        are a CSC array. The format is CSC, because predictions read the weights feature by feature.
+        are a CSC array.
     intercept_ : ndarray of shape (n_labels,), dtype float32
         Intercepts minus the given or learned threshold (`threshold_`). Labels that occur in no training row
         have the intercept -inf, so that they are never predicted.
     C_ : float
         The value of `C`, as given or chosen.
     n_iter_ : ndarray of shape (n_labels,), dtype int32
-        Number of solver steps for each label. If X is sparse, the solver "fast" runs dual coordinate descent
-        several times for a rare label. The value is then the number of passes of the longest run. For labels
-        that did not converge, the value is `max_iter`.
+        Number of solver steps for each label. For labels that did not converge, the value is `max_iter`. If
+        X is sparse and the solver is "fast", rare labels are fitted in several runs (see `max_iter`). The
+        value of a rare label is then the number of passes of the longest run.
 
     See Also
     --------
@@ -137,80 +128,61 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     Notes
     -----
-    The score of a label is its margin ``w.x + b`` minus `threshold_`. The values in `intercept_` are b minus
-    `threshold_`. `predict` assigns the labels with positive scores.
-
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
-    is small. The threshold is computed on a sample of the labels. Frequent labels and rare labels are sampled
-    separately. From each of these two groups, the sample takes the 64 labels with the most rows. It also
-    takes 1/20 of the other labels of the group, but at least 64 of them. The sampled labels are not fitted
-    again from the start. Instead, a few solver steps adapt a copy of their weights to the rows that are not
-    held out, and this copy scores the held-out rows. With the solver "fast" and a sparse X, the weights of a
-    rare label are a weighted sum of training rows. The terms of the held-out rows are subtracted from the
-    copy before the solver steps. The weights in `coef_` are not affected. Learning the threshold takes up to
-    15 % of the fit time, or more if the fit takes only a few milliseconds. If Y has fewer than ten positive
-    entries in the held-out rows, the threshold is 0.
+    is small. The weights in `coef_` are fitted to all rows. For a sample of the labels, a few solver steps
+    adapt copies of these weights to the rows that are not held out. The copies then compute the margins of
+    the held-out rows. If the held-out rows have fewer than ten positive entries for the sampled labels, the
+    threshold is 0. Learning the threshold takes up to 15 % of the fit time, or more if the fit takes only a
+    few milliseconds.
 
-    With ``C="auto"``, C is chosen on a sample of the data. The sample does not depend on `random_state`. It
-    has an eighth of the rows, but at least 4,096 and at most 16,384 rows. It has 1/64 of the labels, but at
-    least 32 and at most 512 labels. If there are fewer rows or labels than the minimum, all of them are used.
-    Frequent labels are more likely to be in the sample. A quarter of the sampled rows is held out, and models
-    are fitted to the other sampled rows. If the sample has fewer than 2,048 rows, a quarter has fewer than
-    512 rows. Further quarters are then held out in turn, as in cross-validation, until at least 512 rows in
-    total or all four quarters have been held out.
+    With ``C="auto"``, C is chosen on a sample of at most 16,384 rows and at most 512 labels. A quarter of the
+    sampled rows is held out, and models are fitted to the other sampled rows. On small data sets, several
+    quarters are held out in turn, as in cross-validation. The search starts at a value between 0.3 and 3. It
+    multiplies or divides C by ``sqrt(10)`` as long as the models clearly improve. C stays between 0.001 and
+    100. The search does not depend on `random_state`. The models are compared on the held-out rows by one of
+    two measures:
 
-    Each step of the search multiplies or divides C by ``sqrt(10)``. The search goes on as long as a step is
-    an improvement. C stays between 0.001 and 100. There are two kinds of search:
-
-    - The first kind chooses C by the label rankings of the held-out rows. It is used if more than five labels
-      occur in the training rows (more than 32 labels if `normalize` does not scale rows). The sample then has
-      at least 128 labels instead of 32, and each sampled row has at least one of the sampled labels. If rows
-      are scaled, the search starts at ``C=0.3``, or at ``C=3`` with the logistic loss. Otherwise, it starts
-      at ``C=1`` for both losses. Each value of C is rated by the mean of the precisions at 1, 3 and 5. A step
-      is an improvement if it increases this mean by more than 0.5 % of the best mean so far. The increase
-      must also exceed its standard error. After the search, a parabola is fitted to three means: the mean at
-      the best value of C, and the means at the next smaller and the next larger value. C becomes the value at
-      which the parabola is highest. This value differs from the best value of the search by at most a factor
-      of ``10**0.25``, which is half a step of the search.
-    - The second kind chooses C by the loss on the held-out rows. It is used in all other cases. The search
-      starts at ``C=1``. A step is an improvement if it lowers the loss by more than 2 %.
+    - If more than five labels occur in Y (more than 32 labels if `normalize` does not scale rows), the
+      measure is the mean of the precisions at 1, 3 and 5. After the search, C is refined by interpolation
+      between the best value and its two neighbors.
+    - Otherwise, the measure is the loss.
 
     If the held-out rows have fewer than ten positive entries for the sampled labels, C is 1. On small data
     sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets,
     where a fit takes minutes, the search takes a few percent of the fit time.
 
+    With the squared hinge loss and a sparse X, "fast" approximates the weights of rare labels by dual
+    coordinate descent on some of the rows. All rows with the label are used. Of the rows without the label,
+    only rows with a margin above about -1 are used, because rows with a lower margin have no loss. One row
+    without the label replaces the unused rows. The features of this row are the means over all rows of X.
+
+    On the data sets bibtex, delicious and eurlex57k with a sparse X and ``C=1``, "fast" and "exact" give
+    similar rankings: the precision at 1, 3 and 5 differs by less than 0.2 percentage points. If C is much
+    larger than 1, use ``solver="exact"``, because the approximation is then less accurate.
+
+    With the squared hinge loss and a dense X, "fast" minimizes the objective over all rows, as "exact" does.
+    For rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare
+    label also stops after a step that hardly lowers the objective. The limit for this decrease is
+    proportional to `tol`. The weights from "fast" are closer to the weights from "exact" than with a sparse
+    X. The weights for a dense X can differ slightly from the weights for a sparse X with equal values.
+
+    With a sparse X, the fit processes 16 labels at once, or 32 labels if "fast" approximates them. One step
+    for all of these labels together takes O(nnz(X)) time, where nnz(X) is the number of stored values of X.
+    In addition to the weights, the fit takes 8 bytes of memory per stored value if "fast" approximates all
+    labels, and 16 bytes otherwise. Each thread takes 200 bytes per row and 140 bytes per feature. If rare
+    labels have many rows or Y has unknown entries, a thread takes up to 460 bytes per row and 780 bytes per
+    feature. The fit allocates no dense array of shape (n_samples, n_labels) or (n_labels, n_features).
+    However, `decision_function` returns a dense array.
+
     With the squared hinge loss, the fit reads a dense X in place and does not copy it. This holds for the
     dtypes float16, float32 and float64 and for any memory order. X may be memory-mapped from a ``.npy`` file.
-    The fit reads X in blocks of rows, and computes matrix products for up to 64 labels at once. The memory
-    that the fit needs in addition to X and the weights is usually about a fifth of the size that X would have
+    The memory that the fit needs in addition to X and the weights is usually about a fifth of the size of X
     in float32. It is at most about half of this size, or up to 100 MB if X is small.
 
-    With the squared hinge loss and a dense X, the solver "fast" minimizes the objective of every label over
-    all rows, as "exact" does. Only the stopping rule for rare labels differs from the rule of "exact". For
-    rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare label
-    also stops after a step that lowers the objective by at most ``tol * L / 2``. Here, L is the lowest
-    possible loss of the label if all rows get the same score. As in the objective, this loss is summed over
-    all rows and multiplied by C. The weights for a dense X can therefore differ slightly from the weights for
-    a sparse X with the same values.
-
-    With the logistic loss, the fit makes two copies of a dense X: one stored by row, and one stored by
-    column. Each of the two copies takes 4 bytes per value, or 8 bytes per nonzero value if some values are 0.
-    If `normalize` scales the columns, a third copy with the scaled columns takes 4 bytes per value.
-
-    The following paragraphs are about a sparse X.
-
-    The solver processes 16 labels at once, or 32 labels if they are rare. One step for all of these labels
-    together takes O(nnz(X)) time, where nnz(X) is the number of nonzero values of X. In addition to the
-    weights, the fit takes 8 bytes of memory per stored value of X, or 16 bytes if some labels are not rare.
-    Each thread takes 200 bytes per row and 140 bytes per feature. If the rare labels have many rows, a thread
-    takes up to 460 bytes per row and up to 650 bytes per feature (780 bytes if Y has unknown entries). The
-    fit allocates no dense array of shape (n_samples, n_labels) or (n_labels, n_features). The result of
-    `decision_function` is a dense array. The result of `predict` is dense if Y was dense in `fit`.
-
-    On the data sets bibtex, delicious and eurlex57k with ``C=1``, the precision at 1, 3 and 5 differs by less
-    than 0.2 percentage points between the solvers "fast" and "exact". If C is much larger than 1, use
-    ``solver="exact"``, because the approximation of "fast" is then less accurate.
+    With the logistic loss, the fit makes two copies of a dense X. Each of the two copies takes 4 bytes per
+    value, or 8 bytes per nonzero value if some values are 0. If `normalize` scales the columns, a third copy
+    takes 4 bytes per value.
 
     References
     ----------
@@ -287,14 +259,13 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             Weights of the labels, > 0. The loss of a label is multiplied by its weight, as if the label had
             its own value of `C`. None means equal weights.
         propensities : array-like of shape (n_labels,), default=None
-            Propensities of the labels, > 0 and <= 1. Y may lack some true labels of a row. The propensity of
-            a label is the probability that Y has the label for a row, given that the label is true for this
-            row. `manylabel.metrics.propensities` estimates propensities. The loss of a label is multiplied by
-            ``2/p - 1`` in each row of Y that has the label, where p is the propensity of the label. The loss
-            for a complete Y is unknown, but Y and the propensities give an unbiased estimate of it. The loss
-            with the factor ``2/p - 1`` is a convex upper bound of this estimate [1]_. Propensities raise the
-            scores of rare labels, because rare labels usually have low propensities. If `propensities` is
-            None, Y is assumed to be complete.
+            Propensities of the labels, > 0 and <= 1. Pass them if Y may lack some true labels of a row. The
+            propensity of a label is the probability that Y has the label for a row, given that the label is
+            true for this row. `manylabel.metrics.propensities` estimates propensities. In each row of Y that
+            has the label, the loss of the label is multiplied by ``2/p - 1``, where p is its propensity. The
+            loss with this factor is a convex upper bound of an unbiased estimate of the loss for a complete Y
+            [1]_. Propensities raise the scores of rare labels, because rare labels usually have low
+            propensities. None means that Y is assumed to be complete.
 
             With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes
             of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p`` instead of
@@ -366,7 +337,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
                     params,
                     job,
                 )
-                # A CSR matrix of shape (n_features, n_labels) has the same arrays as its transpose in CSC.
+                # Predictions read the weights feature by feature, so the format is CSC. A CSR matrix of shape
+                # (n_features, n_labels) has the same arrays as its transpose in CSC.
                 coef = csc_array(core_parts(parts), shape=(n_labels, X.shape[1]))
                 self.coef_, intercept = scaled.unscaled(coef, intercept)
         self._shift(intercept, threshold, cut)

@@ -35,23 +35,26 @@ class LEMLClassifier(LinearClassifier):
     """Linear classifier with a low-rank weight matrix. Entries of Y may be unknown.
 
     `fit` minimizes ``sum l(y_ij, x_i.W h_j) + alpha/2 (|W|^2 + |H|^2)``. The sum is over the known entries
-    y_ij of Y, and l is the loss of an entry. Here, ``x_i.W h_j`` is the dot product of row x_i of X and the
-    vector ``W h_j``. W has one row per feature, and H has one row h_j per label. Both matrices have at most
-    `rank` columns. |W| and |H| are Frobenius norms. `fit` updates W and H alternately. A turn is one update
-    of W followed by one update of H. No turn increases the objective [1]_.
+    y_ij of Y, and l is the loss of an entry. W has one row per feature, and H has one row h_j per label. Both
+    matrices have at most `rank` columns. ``x_i.W h_j`` is the dot product of row x_i of X and the vector
+    ``W h_j``. |W| and |H| are Frobenius norms.
+
+    `fit` updates W and H alternately. A turn is one update of W followed by one update of H. No turn
+    increases the objective [1]_.
 
     Parameters
     ----------
     rank : int, default=100
-        Maximum number of columns of W and H; >= 1. The weight matrix is ``W H'``, where H' is the transpose
-        of H. The rank of the weight matrix is at most the number of columns of W and H. `fit` uses fewer than
-        `rank` columns if there are fewer than `rank` training rows, or if fewer than `rank` labels occur in
-        these rows. The parameter `rank` then has no effect, and only `alpha` regularizes the model.
+        Maximum number of columns of W and H; >= 1. The number of columns limits the rank of the weight matrix
+        ``W H'``, where H' is the transpose of H. W and H have fewer than `rank` columns if there are fewer
+        than `rank` training rows, or if fewer than `rank` labels occur in these rows. The parameter `rank`
+        then has no effect, and only `alpha` regularizes the model.
     alpha : float or "auto", default="auto"
-        Strength of the regularization; from 1e-30 to 1e12. The penalty is ``alpha/2 (|W|^2 + |H|^2)``. At the
-        minimum of the objective, the penalty equals `alpha` times the nuclear norm of ``W H'``, which is the
-        sum of the singular values of this product. "auto" chooses the value by the loss on held-out rows (see
-        Notes). With "auto", the fit takes two to nine times as long as with a given value.
+        Strength of the regularization; from 1e-30 to 1e12. Larger values regularize more strongly. At the
+        minimum of the objective, the penalty ``alpha/2 (|W|^2 + |H|^2)`` equals `alpha` times the nuclear
+        norm of ``W H'``, which is the sum of the singular values of this product. "auto" chooses the value by
+        the loss on held-out rows (see Notes). With "auto", the fit takes two to nine times as long as with a
+        given value.
     loss : {"squared", "logistic", "squared-hinge"}, default="squared"
         Loss function l(y, z), where y is an entry of Y and z is the product ``x_i.W h_j`` for this entry.
         "squared" is ``(y - z)^2 / 2``. With ``s = 2 y - 1``, "logistic" is ``log(1 + exp(-s z))`` and
@@ -77,9 +80,8 @@ class LEMLClassifier(LinearClassifier):
         Whether to fit intercepts. If True, `fit` adds a feature that is 1 in every row. The row of W for this
         feature is regularized like all other rows of W.
     random_state : int, RandomState instance or None, default=None
-        Seed of the initial H and of the choice of held-out rows. The entries of the initial H are independent
-        normal random numbers with mean 0 and variance 1/r, where r is the number of columns of H. Pass an int
-        for exactly reproducible results.
+        Seed of the random initial H and of the choice of held-out rows. Pass an int for exactly reproducible
+        results.
 
     Attributes
     ----------
@@ -108,61 +110,61 @@ class LEMLClassifier(LinearClassifier):
 
     Notes
     -----
-    The score of label j for a row x is ``x.W h_j - threshold_``. `predict` assigns the labels with positive
-    scores. `predict_proba` is available only with ``loss="logistic"``. It returns
-    ``1 / (1 + exp(-x.W h_j))``, so the probabilities do not depend on the threshold.
+    `predict_proba` is available only with ``loss="logistic"``. It returns ``1 / (1 + exp(-x.W h_j))`` for
+    label j and row x, so the probabilities do not depend on the threshold.
 
-    The argument `label_weight` of `fit` has the weights of the labels, and the argument `observed` is a mask
-    of the known entries of Y. The fit uses Newton's method if one of these two arguments is given, if `loss`
-    is not "squared", or if more than a quarter of the entries of a column of Y are unknown. Otherwise, the
-    updates of W and H are ridge regressions.
+    The updates of W and H use one of two solvers:
 
-    With ``alpha="auto"``, a quarter of the rows is held out, but at most 2,000 rows. With more than 30,000
-    labels, fewer rows are held out. If the held-out part has fewer than 500 rows, up to four disjoint parts
-    are held out in turn, as in cross-validation. With Newton's method, only one part is held out. The model
-    is fitted to the remaining rows with several values of alpha, which differ by factors of 3. The first
-    value is ``3 * s * w``. Here, s is the root mean square of the Euclidean lengths of the rows, after X is
-    scaled as `normalize` states. w is the mean of the sample weights times the mean of the label weights. The
-    search continues in the direction in which the loss on the held-out rows falls. The fit with the first
-    value takes four turns. The fit with each further value continues from the factors of the previous fit and
-    takes two turns. After the search, a parabola in the logarithm of alpha is fitted to three losses: the
-    lowest loss, and the losses at the next smaller and the next larger value of alpha. At two values of
-    alpha, the parabola is 0.5 % above its minimum. `fit` takes the smaller of the two, because a smaller
-    alpha gives better rankings. It stores this value as `alpha_` and then fits the model to all rows.
-    `alpha_` grows with s, with the sample weights and with the label weights.
+    - Newton's method is used if `label_weight` or `observed` is passed to `fit`. It is also used if `loss` is
+      not "squared", or if more than a quarter of the entries of a column of Y are unknown.
+    - Ridge regressions are used in all other cases.
 
-    With ``threshold="auto"``, a tenth of the training rows is held out after the last turn, but at most 2,000
-    rows. With more than 30,000 labels, fewer rows are held out. If there are fewer than 500 training rows, up
-    to a quarter of them is held out. If the held-out part has fewer than 200 rows, up to three disjoint parts
-    are held out in turn, as in cross-validation. A copy of W is updated once without the held-out rows, and H
-    is not changed. The held-out rows are then scored with this copy. The threshold is chosen so that the
-    number of scores above the threshold equals the number of true labels of the held-out rows. The fitted
-    factors do not change. Learning the threshold takes 5 to 15 % of the time of a fit with ``alpha="auto"``.
-    With a given `alpha` and few turns, learning the threshold takes up to a third of the time of the fit.
+    With ``alpha="auto"``, some rows are held out. Short fits to the other rows try values of alpha that
+    differ by factors of 3. From the losses on the held-out rows, `fit` estimates the value of alpha with the
+    lowest loss. It then takes a smaller value with an estimated loss at most 0.5 % higher, because a smaller
+    alpha gives better rankings. The held-out part has up to a quarter of the rows, and at most 2,000 rows.
+    With ridge regressions and fewer than 2,000 rows, up to four parts are held out in turn, as in
+    cross-validation. The final fit uses all rows.
 
-    Let r be the number of columns of W and H. Without Newton's method, a turn takes at most
-    ``2 r cg_max_iter`` operations per stored value of X. It also takes
-    ``r^2 (n_samples + n_features + n_labels)`` operations. Such a turn computes no scores for the zeros of Y.
-    With Newton's method, each conjugate gradient step takes r operations per known entry of Y. If all entries
-    are known, the step computes all n_samples x n_labels scores, which takes O(n_samples n_labels r) time.
-    The scores are computed in blocks and not stored. With tens of thousands of labels, such a fit takes
-    hours.
+    Suitable values of alpha are proportional to the length of the scaled rows (see `normalize`), to the
+    sample weights and to the label weights. The search for alpha starts at 3 if the rows have unit length and
+    these weights are 1, and at a proportional value otherwise.
 
-    The fit reads a dense X in place and does not copy it. This holds for the dtypes float16, float32 and
-    float64 and for any memory order. X may be memory-mapped. The fit reads X in blocks of rows and computes
-    dense matrix products with each block. The objective is the same as for a sparse X with the same values,
+    With ``threshold="auto"``, up to a tenth of the rows is held out after the last turn, but at most 2,000
+    rows. With fewer than 2,000 rows, up to three parts are held out in turn. With fewer than 500 rows, a part
+    has up to a quarter of the rows instead of a tenth. The held-out rows are scored with a copy of W that is
+    updated without these rows. Learning the threshold takes 5 to 15 % of the time of a fit with
+    ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up to a third of the
+    time of the fit.
+
+    Let r be the number of columns of W and H. With ridge regressions, a turn takes at most
+    ``2 r cg_max_iter`` operations per stored value of X, plus ``r^2 (n_samples + n_features + n_labels)``
+    operations.
+
+    With Newton's method, each conjugate gradient step takes at most O(r) time per stored value of X. In
+    addition, each step takes time for the entries of Y:
+
+    - With `observed`, the time is O(r) per known entry.
+    - Without `observed` and with ``loss="squared"``, the time is O(r) per entry that is 1 or unknown, and
+      O(r^2) per row and per label.
+    - Without `observed` and with another loss, the time is O(n_samples n_labels r). All scores are computed,
+      in blocks that are not stored. With tens of thousands of labels, such a fit takes hours.
+
+    The fit reads a dense X of dtype float16, float32 or float64 in place and does not copy it. X may have any
+    memory order and may be memory-mapped. The objective is the same as for a sparse X with the same values,
     but products are rounded differently.
 
-    For a dense X, the ridge regressions can use the Gram matrix of the columns. The conjugate gradient steps
-    then do not read X. The Gram matrix is used if two conditions hold. First, X has at most twice as many
-    columns as rows. Second, the Gram matrix is small enough. Its size is estimated as 24 bytes per entry,
-    which is ``24 n_features^2`` bytes in total. This size must be at most 64 MiB, or at most 0.3 times the
-    size of X in float32.
+    With the Gram matrix of the columns of a dense X, the conjugate gradient steps do not read X. Ridge
+    regressions use this matrix in two cases:
+
+    - X has at most about 1,670 columns, and at most twice as many columns as rows.
+    - X has at least about 20 times as many rows as columns.
 
     The fit takes 4 r bytes of memory per row (12 r bytes with Newton's method). It also takes
     ``22 r (n_features + n_labels)`` bytes. If the threshold is learned, the factor 22 increases to 35. With
     ``alpha="auto"`` and few rows, the factor increases to at most 110. For a sparse X, the fit takes 14
-    additional bytes per stored value of X. W and H are dense arrays.
+    additional bytes per stored value of X. The Gram matrix of a dense X takes ``8 n_features^2`` bytes, and
+    the same again for each held-out part. W and H are dense arrays.
 
     References
     ----------

@@ -49,29 +49,24 @@ class PDSparseClassifier(SparseLinearClassifier):
         the primal objective, which is the function that `fit` minimizes.
     search : {"exact", "sampled"}, default="exact"
         How `fit` finds the labels that most violate the margin of a row. Let s be the lowest score among the
-        labels that the row has. Every label that the row does not have should have a score of at most
-        ``s - 1``. If the score of such a label is higher, the label violates the margin. The higher the
-        score, the more the label violates the margin. "exact" computes the scores of all labels. "sampled"
-        estimates the scores from a random sample of the features of the row. The probability that a feature
-        is drawn is proportional to its absolute value in the row.
+        labels that the row has. A label that the row does not have violates the margin if its score exceeds
+        ``s - 1``. The higher the score, the larger the violation. "exact" computes the scores of all labels.
+        "sampled" estimates the scores from a random sample of the features of the row. Features with large
+        absolute values in the row are more likely to be in the sample.
     n_candidates : int or None, default=None
         Maximum number of labels that a pass adds to the active set of a row; >= 1. The labels that most
         violate the margin of the row are added (see `search`). With an int, all passes have this maximum.
-        With None, the maximum of the first pass is the mean number of labels per row, rounded up. It is
-        doubled after each pass in which the search for labels takes more than two thirds of the work, but it
-        never exceeds 100.
+        With None, the maximum of the first pass is the mean number of labels per row, rounded up. The maximum
+        increases in later passes if the search for labels takes most of the work. It never exceeds 100.
     post_solve : bool, default=True
         Whether to refit the nonzero weights after the main fit. The refit has no L1 penalty. It stops when it
-        has converged within `tol`. Without `early_stopping`, the refit makes at most as many passes as the
-        main fit, and the refitted weights are always kept. With `early_stopping`, the refit makes at most as
-        many passes as the main fit needed to reach its best weights. In this case, the refitted weights are
-        kept only if the refit does not lower the precision on the held-out rows.
+        has converged within `tol`, and makes at most as many passes as the main fit. With `early_stopping`,
+        the refitted weights are kept only if the refit does not lower the precision on the held-out rows.
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). If `normalize` scales the columns of X, `fit_intercept` also affects the weights. True centers
-        columns with mostly nonzero values, and False centers no columns. If `normalize` does not scale the
-        columns, the weights do not depend on `fit_intercept`.
+        Notes). If `normalize` scales the columns of X, True also centers the columns with mostly nonzero
+        values, which affects the weights. Otherwise, the weights do not depend on `fit_intercept`.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold, so that the number of predicted labels on held-out
@@ -113,55 +108,49 @@ class PDSparseClassifier(SparseLinearClassifier):
 
     Notes
     -----
-    If an entry of Y is unknown (NaN), the loss of its row ignores the label of this entry.
+    Scores, with the threshold subtracted, are ``X @ coef_.T + intercept_``. `predict` assigns the labels with
+    positive scores. If `normalize_` is True, each row of X is first scaled to unit length.
 
-    Scores are ``w.x + b``, where x is a row of X. For each label, w is the row of `coef_` and b is the value
-    in `intercept_`. `predict` assigns the labels with positive scores.
+    If an entry of Y is unknown (NaN), the loss of its row ignores the label of this entry. A row does not
+    affect the weights if it has none of the labels, or all labels whose entries are known.
 
-    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. To find m for a row, take the
-    columns of `coef_` for all features that are nonzero in the row. Then m is the number of nonzero entries
-    in these columns.
+    The loss of a row depends only on two labels: the lowest-scored label that the row has and the
+    highest-scored label that it does not have. If many labels are hard to predict, nearly every row has these
+    two labels in the wrong order, and the weights shrink to nearly zero. On such data, one-vs-rest
+    classifiers such as `DiSMECClassifier` give better rankings.
+
+    The loss only compares scores within a row. Without a threshold, the sign of a score therefore has no
+    meaning. In addition, the loss does not take into account how frequent a label is. For these two reasons,
+    `fit` learns intercepts and a threshold after the weights, from the scores of held-out rows:
+
+    - The factor of the intercepts is one of 0, 1/512, 1/256, ..., 2. It is the smallest of these factors with
+      a mean label ranking average precision within one standard error of the highest.
+    - With ``threshold="auto"``, the threshold is then chosen so that the number of predicted labels equals
+      the number of true labels.
+
+    With `early_stopping`, both choices use the rows that are held out for early stopping, at almost no cost.
+    Without `early_stopping`, the weights in `coef_` are learned from all rows. After that, a tenth of the
+    rows (at most 2,000) is held out. With fewer than 1,000 rows, up to five different tenths are held out in
+    turn. The held-out rows are scored with a copy of the weights that is adapted to the other rows. With at
+    least 1,000 rows, both choices take up to 16 % of the fit time. With a few hundred rows, both choices take
+    a few milliseconds, up to 28 % of the fit time.
+
+    With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
+    weights in the columns of `coef_` for the nonzero features of the row.
 
     The fit stores the following data:
 
     - A copy of X. It takes 4 bytes per value if X is dense and has no zeros at all. Otherwise, it takes 8
       bytes per nonzero value.
     - The active sets. They take 12 bytes for each label in the active set of each row.
-    - The weights. They take about 30 bytes for each distinct (feature, label) pair that occurs in at least
-      one row. A pair occurs in a row if the feature is nonzero in the row and the label is in the active set
-      of the row.
+    - The weights. They take about 30 bytes for each distinct (feature, label) pair that occurs in a row. A
+      pair occurs in a row if the feature is nonzero and the label is in the active set of the row.
 
     `early_stopping` doubles the memory of the active sets and the weights.
 
     If more than half of the values of a dense X are nonzero, the fit makes its copy directly from X. X may
     then have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped. A dense X
     with fewer nonzero values is first converted to a sparse matrix.
-
-    The loss compares the scores of the labels that a row has with the scores of the labels that it does not
-    have. The fitted weights therefore determine a ranking, but the sign of a score has no meaning. In
-    addition, the loss does not take into account how frequent a label is. For these two reasons, a threshold
-    and intercepts are learned after the weights, from the scores of held-out rows.
-
-    Without `early_stopping`, the weights in `coef_` are learned from all rows. After that, a tenth of the
-    rows (at most 2,000) is held out. If a tenth is less than 100 rows, up to five different tenths are held
-    out one after the other. The held-out rows must be scored by weights that were not learned from these
-    rows. `fit` therefore copies the weights, and subtracts the contributions of the held-out rows from the
-    copy. Two passes over the remaining rows then adapt the copy, and the adapted copy scores the held-out
-    rows. The weights in `coef_` do not change.
-
-    The candidates for the factor of the intercepts are 0, 1/512, 1/256, ..., 2. `fit` computes the mean label
-    ranking average precision of each candidate on the held-out rows. It chooses the smallest factor for which
-    this precision is within one standard error of the highest precision. The threshold is then chosen so that
-    the number of predicted labels on the held-out rows equals the number of true labels. With
-    `early_stopping`, the rows that are held out for early stopping are also used for these choices, at almost
-    no cost. Without `early_stopping`, the choices take up to 16 % of the fit time if there are at least a
-    thousand rows. With a few hundred rows, the choices take a few milliseconds, which is up to 28 % of the
-    fit time.
-
-    The loss of a row depends only on two labels: the lowest-scored label that the row has and the
-    highest-scored label that it does not have. If many labels are hard to predict, nearly every row has these
-    two labels in the wrong order, and the weights shrink to nearly zero. On such data, one-vs-rest
-    classifiers give better rankings. Rows without labels and rows with all labels do not affect the weights.
 
     References
     ----------

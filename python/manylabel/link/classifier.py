@@ -46,47 +46,46 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     The model has two parts. The first part, called the embedding, is a linear model such as `Rembrandt`. For
     each row of X, the embedding predicts a vector p of k numbers. This vector summarizes the labels of the
-    row. The second part, called the link, takes p and computes one number for each label:
-    ``cos((p, 1) R + b) V + v``. In this formula, (p, 1) is the vector p with a 1 appended. R contains random
+    row. The second part, called the link, computes one output for each label from p:
+    ``cos((p, 1) R + b) V + v``. Here, (p, 1) is the vector p with a 1 appended. R contains random
     frequencies, and b contains random phases. V contains the fitted weights, and v contains the fitted
     intercepts of the labels. The cosines are random features of a kernel, so the link approximates a kernel
     machine on p [1]_.
 
-    With the logistic loss and the softmax loss, the numbers that the link computes are logits. With the
-    squared loss, these numbers are least-squares predictions of Y. The entries of Y are 0 or 1, but the
-    predictions can be any numbers. The score of a label is the number that the link computes for the label,
-    minus a threshold. With the squared loss, 1/2 is also subtracted (see `threshold`).
+    With the logistic loss and the softmax loss, the outputs of the link are logits. With the squared loss,
+    the outputs are least-squares predictions of Y, whose entries are 0 or 1. The score of a label is the
+    output minus a threshold. With the squared loss, 1/2 is also subtracted (see Notes).
 
     Parameters
     ----------
     n_components : int or float, default=0.99
         Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
         and 1 is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the
-        labels. In this case, k is the smallest number for which the sum of the k largest eigenvalues exceeds
-        this fraction of the sum of all eigenvalues. With a float, k is at most 300. If there are more than
-        1024 labels, k is 300 for every float. This parameter is ignored with ``embedding="none"``.
+        labels. Then k is the smallest number for which the sum of the k largest eigenvalues exceeds this
+        fraction. With a float, k is at most 300. With more than 1024 labels, every float means k = 300. This
+        parameter is ignored with ``embedding="none"``.
     kernel : str, default="gaussian"
         Kernel that the random features approximate. "gaussian" is the Gaussian kernel. "matern-3" and
         "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. "cauchy" is the kernel for which the
-        random frequencies have a Cauchy distribution. The tails of the distribution of the frequencies are
-        lightest with "gaussian", heavier with "matern-5" and "matern-3", and heaviest with "cauchy".
-        "quasi-gaussian", "quasi-matern-3" and "quasi-matern-5" approximate the same kernels as the values
-        without "quasi-", but draw the frequencies by Latin hypercube sampling. "linear" uses no cosines: the
-        scores are linear functions of p.
+        random frequencies have a Cauchy distribution. Large frequencies are rarest with "gaussian", more
+        common with "matern-5" and "matern-3", and most common with "cauchy". "quasi-gaussian",
+        "quasi-matern-3" and "quasi-matern-5" approximate the kernels "gaussian", "matern-3" and "matern-5",
+        but draw the frequencies by Latin hypercube sampling. "linear" uses no cosines: the scores are linear
+        functions of p.
     n_features : int or "auto", default="auto"
         Number s of random features; >= 1. "auto" is a quarter of the number of rows, but at least 100 and at
         most 2000. This parameter is ignored with ``kernel="linear"``.
     gamma : float or "auto", default="auto"
         Factor that multiplies the random frequencies; finite and > 0. A larger gamma gives a more nonlinear
-        link. The formula of the Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / q)``. Here, p and p' are the
-        linear predictions of two rows, and q is the median of the squared distances ``|p - p'|^2`` over all
-        pairs of rows. With more than 1000 rows, q is computed from 1000 random rows. With ``gamma=1``, the
-        frequencies follow the median heuristic. "auto" compares the values 1/4, 1/2 and 1. It chooses the
-        value for which a least-squares fit has the lowest leave-one-out error (see Notes). The value 1 is
-        skipped if 1/4 has a lower error than 1/2. This parameter is ignored with ``kernel="linear"``.
+        link. The Gaussian kernel is ``exp(-gamma^2 |p - p'|^2 / q)``, where p and p' are the linear
+        predictions of two rows. Here, q is the median of ``|p - p'|^2`` over all pairs of rows. With more
+        than 1000 rows, q is computed from 1000 random rows. ``gamma=1`` is the median heuristic. "auto"
+        chooses 1/4, 1/2 or 1 by the leave-one-out error of least-squares fits (see Notes). This parameter is
+        ignored with ``kernel="linear"``.
     loss : {"logistic", "squared", "softmax"}, default="logistic"
         Loss function of a row. "logistic" and "squared" are sums of a loss over all labels. "softmax" is the
-        multinomial logistic loss, for data with exactly one label per row.
+        multinomial logistic loss. With "softmax", each row must have exactly one label, and y may be 1-D with
+        one class per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
         parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
@@ -104,9 +103,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     l2 : float or "auto", default="auto"
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
         ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. "auto" also
-        centers X and Y, and fits the link to leave-one-out predictions. If more than an eighth of the values
-        of X are nonzero, "auto" also scales the columns of X to unit variance (see Notes). This parameter is
-        ignored with ``embedding="pca"``.
+        centers X and Y, and fits the link to leave-one-out predictions. If many values of X are nonzero,
+        "auto" also scales the columns of X (see Notes). This parameter is ignored with ``embedding="pca"``.
     l2_link : float or "auto", default="auto"
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
@@ -125,13 +123,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     decay : float, default=0.95
         Factor by which the step size and the momentum are multiplied after each pass of "psgd"; in (0, 1].
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from the logits to get the scores. With the squared loss, the score is
-        ``prediction - 1/2 - threshold``. `predict` assigns the labels with positive scores. "zero" is the
-        threshold 0, which corresponds to a probability of one half. "auto" learns the threshold on held-out
-        rows (see Notes). A threshold is acceptable if the total number of labels predicted for these rows is
-        0.7 to 1.4 times the total number of true labels. "auto" chooses the acceptable threshold that is
-        nearest to 0. With ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the
-        threshold 0.
+        Number that is subtracted from the outputs of the link to get the scores. With the squared loss, 1/2
+        is also subtracted. `predict` assigns the labels with positive scores. "zero" is the threshold 0,
+        which corresponds to a probability of one half. "auto" learns the threshold on held-out rows (see
+        Notes). On the held-out rows, the number of predicted labels must be 0.7 to 1.4 times the number of
+        true labels. "auto" chooses the threshold nearest to 0 that meets this condition. With
+        ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
@@ -145,13 +142,13 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     validation_fraction : float, default=0.1
         Fraction of the rows that `early_stopping` holds out; in (0, 1).
     n_iter_no_change : int, default=2
-        If `early_stopping` is True, the fit stops when the loss on the held-out rows has reached no new
-        minimum for this number of consecutive passes; >= 1.
+        Number of consecutive passes without a new minimum of the loss on the held-out rows, after which
+        `early_stopping` ends the fit; >= 1.
     max_iter : int, default=100
         Maximum number of "newton-cg" steps; >= 1.
     tol : float, default=1e-3
         Tolerance of "newton-cg"; finite and > 0. A label has converged when the norm of the gradient of its
-        objective is below `tol` times the norm of this gradient at zero weights.
+        objective is at most `tol` times the norm of this gradient at zero weights.
     max_memory : int or None, default=None
         Memory limit for the fit of the link, in bytes; >= 1. The random features of all rows are computed
         once and stored, if the limit allows it. Otherwise, they are computed again in every pass. `fit`
@@ -182,13 +179,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     gamma_ : float
         The value of `gamma`, as given or chosen.
     threshold_ : float
-        The value of `threshold`, as given or learned. It is subtracted from the intercepts, so that predicted
-        labels have positive scores. With "softmax", it has no effect on predictions and probabilities.
+        The value of `threshold`, as given or learned. It is already subtracted from the intercepts, so that
+        predicted labels have positive scores. With "softmax", it has no effect on predictions and
+        probabilities.
     l2_ : float
         The value of `l2`, as given or chosen. It is 0 with ``embedding="pca"``.
     ridge_ : float
         The ridge penalty of V that was used, as a multiple of the mean diagonal entry of the Gram matrix. It
-        equals `l2_link`, or a larger value if the Gram matrix was singular.
+        equals `l2_link`, or is larger if the Gram matrix was singular.
     validation_loss_ : ndarray of shape (n_iter_,) or (0,), dtype float64
         Mean loss per held-out row after each pass; empty without `early_stopping`.
     n_iter_ : int
@@ -216,83 +214,68 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     `Rembrandt` does. The loss of the link ignores unknown entries. Unknown entries count as 0 in the choice
     of `gamma`, and in the least-squares solution from which "psgd" starts.
 
-    With ``loss="softmax"``, each row must have exactly one label, and y may be 1-D with one class per row.
-
     Ctrl-C ends a fit within a second, except while the embedding factorizes a large matrix. `fit` issues a
-    `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. It also
+    `ConvergenceWarning` if the ridge penalty was increased because the Gram matrix was singular. `fit` also
     issues a `ConvergenceWarning` if labels did not converge in `max_iter` Newton steps.
 
-    With the logistic loss, scores are logits minus `threshold_`. With the squared loss, scores are
-    predictions minus 1/2 minus `threshold_`. With these two losses, `predict` assigns the labels with
-    positive scores. With "softmax", scores are also logits minus `threshold_`, and `predict` assigns the
-    class with the highest score. `threshold_` is the same for all classes, so it does not change which class
-    has the highest score. With the logistic loss, probabilities are ``1 / (1 + exp(-(score + threshold_)))``.
-    With "softmax", probabilities are the softmax of the logits, and the probabilities of a row sum to 1. With
-    the squared loss, probabilities are the predictions, clipped to [0, 1].
+    Scores and probabilities are computed from the outputs of the link:
+
+    - With "logistic", the score is the output minus `threshold_`. The probability is
+      ``1 / (1 + exp(-(score + threshold_)))``.
+    - With "squared", the score is the output minus 1/2 minus `threshold_`. The probability is the output,
+      clipped to [0, 1].
+    - With "softmax", the score is the output minus `threshold_`. The probabilities of a row are the softmax
+      of the outputs and sum to 1. `predict` assigns the class with the highest score.
 
     Let n be the number of rows, s the number of random features, k the number of components and c the number
     of labels. After the fit of the embedding, the random features take O(n s k) time, and the least-squares
-    solution takes O(n s^2 + s^3) time. Each pass of "psgd" takes O(n s c) time. A pass has ten or more
-    batches. If n is greater than ``20 * n_passes * c``, or if the random features are not stored, each batch
-    takes O(s^2 c) additional time.
+    solution takes O(n s^2 + s^3) time. Each pass of "psgd" takes O(n s c) time. A batch of "psgd" is usually
+    a tenth of the rows. If n is greater than ``20 * n_passes * c``, or if the random features are not stored,
+    each batch takes O(s^2 c) additional time.
 
     The fit of the link uses the following memory:
 
-    - 4 n s bytes for the random features, if they are stored.
-    - 20 s^2 bytes for the Gram matrix and its factorization.
-    - 4 s c bytes for V.
-    - 24 s bytes for each of the labels that are fitted together. With "softmax" or early stopping, all labels
-      are fitted together. Otherwise, up to 4096 labels are fitted together.
+    - 4 n k bytes for the linear predictions, and 4 n s bytes for the random features if they are stored.
+    - 20 s^2 bytes for the Gram matrix and its factorization, and 4 s c bytes for V.
+    - 24 s bytes for each of the labels that are fitted together. These are all labels with "softmax" or early
+      stopping, and otherwise up to 4096 labels.
     - With "newton-cg", 320 n bytes for each thread.
 
     `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
     for the fit of the embedding, which computes in float64. If more than half of the values of X are nonzero,
-    the embedding is fitted to a dense float64 array. This array is X itself if X is a float64 array in C
-    order, its columns are not scaled, and all rows are used. Otherwise, the array is a copy that takes 8
-    bytes per value. Rows of weight 0 are not used, and neither are the rows that `early_stopping` holds out.
-    Predictions compute the random features of a few rows at a time, and do not store the random features of
-    all rows.
+    the embedding usually needs a dense float64 copy of X, which takes 8 bytes per value. No copy is made if X
+    is a float64 array in C order, its columns are not scaled, and all rows are used. Rows of weight 0 and the
+    rows that `early_stopping` holds out are not used. Predictions compute the random features of only a few
+    rows at a time.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
-    rows. A link that is fitted to such predictions overfits. With ``l2="auto"``, the link is therefore fitted
-    to leave-one-out predictions. The last step of the embedding is a regression that computes the weights of
-    the linear predictions. The leave-one-out prediction of a row is the prediction of this regression when it
-    is fitted without the row. No further fits are needed: with the leverages of the rows, all leave-one-out
-    predictions are computed from a single fit to all rows. The leverage of a row measures how much the labels
-    of the row change the predictions for the same row. The Notes of `Rembrandt` describe the computation of
-    the leverages, the choice of the ridge penalty, and the time for these computations.
+    rows. A link that is fitted to the ordinary predictions for the training rows overfits. With
+    ``l2="auto"``, the link is therefore fitted to leave-one-out predictions: the prediction for a row comes
+    from a regression that is fitted without the row. All leave-one-out predictions are computed from one fit
+    to all rows. The Notes of `Rembrandt` describe the choice of the ridge penalty and the cost of this
+    choice.
 
-    With ``l2="auto"``, columns are scaled if more than an eighth of the values of X are nonzero. Each column
-    is then divided by its standard deviation, because a single ridge penalty does not suit features of
-    different scales. `projection_` applies to the unscaled features. If `l2` is a number, or if `embedding`
-    is "pca" or an instance of `Rembrandt`, X is not scaled. In these cases, the link is fitted to the
-    ordinary predictions for the training rows, as in [1]_, and not to leave-one-out predictions.
+    With ``l2="auto"``, columns are divided by their standard deviations if more than an eighth of the values
+    of X are nonzero. A single ridge penalty then suits features of different scales. `projection_` applies to
+    the unscaled features. If `l2` is a number, or if `embedding` is "pca" or an instance of `Rembrandt`, X is
+    not scaled. In these cases, the link is fitted to the ordinary predictions for the training rows, as in
+    [1]_.
 
-    ``gamma="auto"`` compares values of gamma by least-squares fits to at most 4000 rows and the 64 most
-    frequent labels. If `n_features` is at most 500, these fits use `n_features` random features. If
-    `n_features` is larger, these fits use at least 500 random features. They use more, up to `n_features`, as
-    long as the comparison takes at most a tenth of the estimated time of the fit of V. The final model
-    differs from the compared models, so the comparison makes two corrections. First, with "psgd", the
-    comparison uses a smaller ridge penalty than `l2_link`, because the passes of "psgd" reduce the effect of
-    the ridge penalty. Second, with more than 4000 rows, the error is a weighted mean of the leave-one-out
-    error and the training error. The weight of the training error increases with the number of rows, up to
-    one half.
+    ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
+    at most 4000 rows and the 64 most frequent labels. The comparison accounts for the solver and the number
+    of rows of the final fit. With many rows or labels, the comparison takes at most about a tenth of the time
+    of the fit of V. With few rows and labels, the comparison may take longer than the fit of V.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
-    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold. It
-    uses a sample of frequent and rare labels, and a fifth of the rows (at most 4000 rows), which are held
-    out. The weights of the sampled labels are fitted again without the held-out rows, and the held-out rows
-    are scored. This second fit uses the random features, the Gram matrix and the leave-one-out predictions of
-    the main fit. The sample has at least 32 labels. More labels are sampled only if the second fit then takes
-    at most a tenth of the time of the fit of V.
+    predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
+    a fifth of the rows (at most 4000 rows), which are held out. With fewer than 2500 rows, up to five fifths
+    are held out, one after the other. For each fifth, the weights of a sample of frequent and rare labels are
+    fitted again to the other rows. Each additional fit takes at most about a tenth of the time of the fit of
+    V. With few labels, an additional fit can take longer, because the sample has at least 32 labels, or all
+    labels if there are fewer.
 
-    With fewer than 2500 rows, a fifth of the rows may be too few to learn a threshold. The second fit and the
-    scoring are therefore repeated, each time with another fifth held out. After five fits, each fifth has
-    been held out once, and the repetitions end. They end earlier if at least 500 rows have been held out in
-    total. They also end earlier if the rows held out so far have at least 500 positive entries for the
-    sampled labels. If all held-out rows together have fewer than ten positive entries for the sampled labels,
-    the threshold is 0. The absolute value of a learned threshold is at most 4.6, or at most 0.49 with the
-    squared loss.
+    A learned threshold corresponds to a probability from 0.01 to 0.99. If the held-out rows have fewer than
+    ten positive entries for the sampled labels, the threshold is 0.
 
     The authors of [1]_ use ``n_components=0.9, n_iter=2, l2=1e-4, threshold="zero"``. They choose the other
     parameters by a random search over the ranges that `smooth_link_space` returns. Their code scales the

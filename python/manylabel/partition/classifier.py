@@ -60,54 +60,49 @@ class BlockPartitionClassifier(BlockClassifier):
     `fit` computes blocks in the same way as `BlockPartitioner`. A block consists of a group of rows and the
     labels that are frequent in these rows. Each row is in one block, but a label can be in several blocks or
     in no block. For each block, `fit` trains a clone of `estimator` on the rows and labels of the block.
-    `fit` also trains a router, which predicts the block of a row from the features by one-vs-rest logistic
-    regressions. A prediction for a row computes only the scores of the labels in one block or in a few
-    blocks. Such a prediction takes only a fraction of the time of scoring all labels [1]_.
+    `fit` also trains a router: one-vs-rest logistic regressions that predict the block of a row from the
+    features.
+
+    For a new row, the router selects one or a few blocks, and only the labels of these blocks are scored. The
+    prediction takes only a fraction of the time of scoring all labels [1]_.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
         Multi-label classifier with scikit-learn's interface. None means `DiSMECClassifier()`. An estimator of
-        another library is fitted only to the labels that occur in some but not all rows of a block. Each of
-        the other labels of the block gets a constant score, the log-odds ``log((n_1 + 1/2) / (n_0 + 1/2))``.
-        Here, n_1 rows of the block have the label, and n_0 rows of the block do not have it.
-        An estimator of another library gets X as a dense array if X was dense in `fit`, and Y as a dense
-        array if Y was dense in `fit`. The method `save` does not support estimators of other libraries.
+        another library is fitted only to the labels that occur in some but not all rows of a block. Every
+        other label of the block gets the constant score ``log((n_1 + 1/2) / (n_0 + 1/2))``. Here, n_1 rows of
+        the block have the label, and n_0 rows do not. An estimator of another library gets X and Y in the
+        form in which they were passed to `fit`, dense or sparse. The method `save` does not support
+        estimators of other libraries.
     n_blocks : int or "auto", default="auto"
         Initial number of blocks; >= 1. Blocks that lose all their rows during the partition are removed. If
         `lam` or `max_labels` is given, "auto" is the number of blocks that `BlockPartitioner` finds.
         Otherwise, "auto" depends on `mode`. With ``mode="rule"``, "auto" is 1 to 4, depending on the number
-        of rows, the number of labels and the accuracy of the router. With the other modes, "auto" is the
-        number of blocks that `BlockPartitioner` finds, but cross-validation may reduce this number (see
-        Notes).
+        of rows, the number of labels and the accuracy of the router. With the other modes, cross-validation
+        chooses the number (see Notes).
     lam : float or "auto", default="auto"
         Weight of the penalty on large blocks in the objective of the partition; finite and >= 0. The number
         of labels of each block is squared, and the penalty is the sum of these squares. A larger weight gives
-        blocks with fewer labels, and therefore faster predictions. "auto" is 0 if `max_labels` is given.
-        Otherwise, `mode` determines how the weight is chosen.
+        blocks with fewer labels, and therefore faster predictions. The rarest labels of a block are removed
+        first. "auto" is 0 if `max_labels` is given. Otherwise, `mode` determines how the weight is chosen.
     max_labels : int or None, default=None
         Maximum number of labels per block; >= 1. None means no limit.
     n_routes : int or "auto", default="auto"
         Number of blocks that a row is routed to; >= 1. If `n_blocks`, `lam`, `max_labels` or `mode` has a
-        value other than its default, "auto" means one block. Otherwise, "auto" means one to three blocks, and
-        the number differs between rows. For each row, the router computes the probability of each block. Let
-        t be the sum of the three largest probabilities of the row. The row is first routed to its most
-        probable block. Further blocks follow in the order of decreasing probability, until the probabilities
-        of the chosen blocks sum to at least ``0.9 t``.
-
-        If rows may be routed to more than one block, the scores of the blocks are merged. The merged score of
-        a label is the logit of ``sum_l p_l / (1 + exp(-s_l))``. The sum is over those blocks l that the row
-        is routed to and that have the label. Here, s_l is the log-odds of the label in block l, and p_l is
-        the router's probability of block l. The probabilities p_l are scaled to sum to 1 over the blocks that
-        the row is routed to. Scores that are margins, such as the scores of `DiSMECClassifier`, are
-        multiplied by 4 to approximate log-odds.
+        value other than its default, "auto" means one block. Otherwise, "auto" means one to three blocks per
+        row, in the order of the router's probabilities. The less certain the router is about a row, the more
+        blocks the row is routed to. If rows may be routed to more than one block, the scores of the blocks
+        are merged (see Notes).
     mode : {"rule", "accuracy", "speed"}, default="rule"
-        Method that chooses the weight `lam` if `lam` is "auto". "rule" computes a weight without
-        cross-validation, from the frequencies of the labels; see Notes. "accuracy" and "speed" use 5-fold
-        cross-validation and the precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight
-        with the largest sum of P@1, P@3 and P@5. "speed" chooses the largest weight for which P@1, P@3 and
-        P@5 are each at most 2 percentage points lower than without blocks, that is, with `estimator` fitted
-        to all rows and labels.
+        Method that chooses the weight `lam` if `lam` is "auto" and `max_labels` is None. If `n_blocks` is
+        also "auto", the method chooses the number of blocks too. "rule" computes `lam` from the frequencies
+        of the labels, without cross-validation. "accuracy" and "speed" use 5-fold cross-validation and the
+        precision at 1, 3 and 5 (P@1, P@3 and P@5). "accuracy" chooses the weight with the largest sum of P@1,
+        P@3 and P@5. With "speed", P@1, P@3 and P@5 must each be at most 2 percentage points lower than
+        without blocks, in every fold. Of the weights that satisfy this condition, "speed" chooses the
+        largest. "Without blocks" means that `estimator` is fitted to all labels and all training rows of the
+        fold.
     router_C : float, default=1.0
         Weight of the loss of the router relative to its regularization; finite and > 0. Smaller values
         regularize more strongly.
@@ -115,9 +110,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Whether the router has intercepts. The intercepts are regularized like the weight of a feature that is
         1 in every row.
     drop_unlabeled : bool, default=False
-        Whether the fit of the router ignores rows that have no labels. In the partition, each row starts in a
-        block that k-means finds. A row without labels keeps this block, whether or not `drop_unlabeled` is
-        True.
+        Whether the fit of the router ignores rows that have no labels. The partition assigns rows without
+        labels to blocks by k-means on their features, whether or not `drop_unlabeled` is True.
     n_init : int, default=1
         Number of times that the partition is computed, with different seeds; >= 1. The partition with the
         lowest objective is kept.
@@ -143,8 +137,8 @@ class BlockPartitionClassifier(BlockClassifier):
     label_blocks_ : list of ndarray, dtype int32
         The labels of each block, in increasing order.
     estimators_ : list of estimators
-        The fitted model of each block. The model is None for a block without labels, and no row is routed to
-        such a block.
+        The fitted model of each block. The model of a block without labels is None, and no row is routed to
+        this block.
     router_coef_ : csc_array of shape (n_blocks_, n_features), dtype float32
         Weights of the router. They apply to rows that are scaled to unit length.
     router_intercept_ : ndarray of shape (n_blocks_,), dtype float32
@@ -163,8 +157,8 @@ class BlockPartitionClassifier(BlockClassifier):
         Final value of the objective of the partition, with the weight `lam_`.
     objective_history_ : ndarray of shape (n_half_steps,), dtype float64
         Value of the objective after each half step of the partition. A half step optimizes either the rows or
-        the labels of the blocks. If cross-validation chooses `lam`, the partition is computed with the
-        smallest candidate in `lams_` (see Notes). The values are then for this candidate, not for `lam_`.
+        the labels of the blocks. If cross-validation chooses `lam`, the rows are partitioned with the
+        smallest candidate in `lams_`. The values are then for this candidate, not for `lam_`.
     n_iter_ : int
         Number of rounds of the partition.
     captured_ : float
@@ -182,81 +176,72 @@ class BlockPartitionClassifier(BlockClassifier):
     Notes
     -----
     A row has finite scores only for labels of the blocks that it is routed to. All other labels have the
-    score -inf. If each row is routed to a single block, the scores of a row are the scores from the model of
-    its block, and `predict` returns the labels that this model predicts. If rows may be routed to more than
-    one block, the scores are merged (see `n_routes`), and `predict` returns the labels with positive scores.
-    If `estimator` has no `decision_function`, the scores from the model of a block are the logits of the
-    probabilities that this model predicts.
+    score -inf. If each row is routed to a single block, the scores and predicted labels of a row are those of
+    its block's model. If `estimator` has no `decision_function`, the scores of a block model are the logits
+    of its probabilities.
+
+    If rows may be routed to more than one block, the scores of the blocks are merged. Margins, such as the
+    scores of `DiSMECClassifier` with its default loss, are first multiplied by 4 to approximate log-odds. All
+    scores are then converted to probabilities. The probabilities of a label are averaged over the blocks of
+    the row, with the router's probabilities of the blocks as weights. A block without the label counts as
+    probability 0. The merged score is the logit of the average, and `predict` returns the labels with
+    positive merged scores.
+
+    The following rules for `mode` apply if `lam` is "auto" and `max_labels` is None.
+
+    With ``mode="rule"`` and ``n_blocks="auto"``, there are at most 4 blocks. Several blocks are used only if
+    there are at least 5,000 rows and 500 labels per block on average. Labels that occur in no row are not
+    counted. With less data, several blocks would be less accurate and would save little time.
+
+    A row that is routed to a wrong block usually gets wrong labels. `fit` therefore tests on held-out rows
+    how often the router finds the right block. If the router is right for less than 92 % of the held-out
+    rows, the number of blocks is halved. `fit` tests at most two numbers of blocks. Each test takes about as
+    long as one fit of the partition and of the router.
+
+    With ``mode="rule"``, `lam` depends on the number of blocks:
+
+    - With several blocks, `lam` is computed as if all rows were in one block. This block would have just
+      enough of the most frequent labels to cover 95 % of the positive entries of Y.
+    - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` gives the same result if there are fewer than
+      10,000 rows or 1,000 labels. The model then has the same scores as `estimator` alone, fitted to all rows
+      and to all labels that occur in these rows.
+    - If the tests of the router end with one block, this block has only the most frequent labels. They are
+      just enough to cover 97 % of the positive entries of Y.
+
+    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. With these candidates,
+    a single block of all rows would cover 35 to 99 % of the positive entries of Y. Each fold fits the
+    partition, the router and the block models only once for all candidates. If `n_blocks` is "auto", the
+    cross-validation starts with the number of blocks that `BlockPartitioner` finds. The cross-validation is
+    repeated with half as many blocks until at least one candidate is accurate enough, or one block remains.
+
+    A candidate is accurate enough if, in every fold, P@1, P@3 and P@5 are at most 1 percentage point lower
+    than without blocks. With ``mode="speed"``, the limit is 2 percentage points. For the comparison, each
+    fold also fits `estimator` once without blocks. ``mode="speed"`` needs this fit even if `n_blocks` is
+    given.
+
+    Suppose that the fit time of `estimator` increases with the number of rows and labels. A fit with the
+    default parameters then usually takes at most as long as a fit of `estimator` to all rows and labels. The
+    fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If more than half of its values are nonzero, the fits of the partition and of the router make float32
-    copies of the rows, and each model gets a copy of the rows of its block. Otherwise, X is copied to a
+    copies of the rows. Each model then also gets a copy of the rows of its block. Otherwise, X is copied to a
     sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
     If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The
     partition and the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must
-    accept it. The partition ignores the sample weights. However, the sample weights can change the values
-    that are chosen for `n_blocks` and `lam` if these parameters are "auto". With ``mode="rule"``, `fit` may
-    test the router on held-out rows to choose `n_blocks` (see below). These tests use the sample weights.
-    With the other modes, the fits of cross-validation use the sample weights.
+    accept it. The partition ignores the weights. However, the tests of the router and the fits of
+    cross-validation use the weights. The weights can therefore change the values that are chosen for
+    `n_blocks` and `lam`.
+
+    `fit` issues a `UserWarning` if an estimator of another library could not be fitted to some blocks. All
+    labels of these blocks then get constant scores. `fit` also issues a `UserWarning` if no candidate for
+    `lam` satisfies the condition of ``mode="speed"``. `lam` is then chosen as with ``mode="accuracy"``.
 
     If `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another
     library, Ctrl-C ends the fit when the current fits of blocks are done.
-
-    `fit` issues a `UserWarning` if an estimator of another library could not be fitted to some blocks. All
-    labels of these blocks then get constant scores (see `estimator`). `fit` also issues a `UserWarning` if no
-    candidate for `lam` satisfies the condition of ``mode="speed"``. `lam` is then chosen as with
-    ``mode="accuracy"``.
-
-    The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
-
-    With one block and ``lam=0``, the model gives the same scores as `estimator` alone, fitted to all rows and
-    to all labels that occur in these rows.
-
-    If the fit time of `estimator` increases with the number of rows and labels, a fit with the default
-    parameters usually takes at most as long as a fit of `estimator` to all rows and labels.
-
-    With ``n_blocks="auto"`` and ``mode="rule"``, `fit` starts with the largest number of blocks, up to 4, for
-    which there are at least 5,000 rows and 500 labels per block. A row that is routed to a wrong block
-    usually gets wrong labels. `fit` therefore tests the router on 2,000 held-out rows, or on a tenth of the
-    rows if a tenth is less than 2,000. Each test takes as long as one fit of the router. If the router finds
-    the right block for less than 92 % of the held-out rows, the number of blocks is halved. The test is
-    repeated with the new number of blocks.
-
-    A larger `lam` removes more labels from the blocks, and the rarest labels are removed first. With
-    ``mode="rule"`` and several blocks, `fit` computes `lam` as if all rows were in one block. `lam` is the
-    largest weight (up to rounding) for which the labels of this one block would cover at least 95 % of the
-    positive entries of Y. If you pass ``n_blocks=1``, ``mode="rule"`` sets `lam` to 0. If ``n_blocks="auto"``
-    results in one block, `lam` is chosen as described in the next paragraph.
-
-    With the default parameters, there is only one block if there are fewer than 10,000 rows or fewer than
-    1,000 labels. Then `lam` is 0 and the block has all labels, so the model is `estimator` itself. On such
-    data, several blocks would be less accurate and would save little time. With more rows and labels, there
-    is still only one block if the router is not accurate enough for several blocks. In this case, `lam` is
-    chosen so that the block keeps only the most frequent labels, as many as are needed to cover at least 97 %
-    of the positive entries of Y.
-
-    With ``mode="accuracy"`` and ``mode="speed"``, ``lam="auto"`` compares eight candidates for `lam`. Each
-    candidate is computed in the same way as `lam` with ``mode="rule"`` and several blocks (see above).
-    However, each candidate has its own percentage from 35 to 99 % in place of 95 %.
-
-    In each of the five folds, the partition, the router and the block models are fitted once, with the
-    smallest candidate. With a larger candidate, each block has the same rows, but only some of the labels
-    that it has with the smallest candidate. The scores of the models that were fitted with the smallest
-    candidate are therefore also used to evaluate the larger candidates. Likewise, the final fit computes the
-    partition with the smallest candidate. It then reduces each block to the labels that the block has with
-    the chosen weight `lam_`. With ``mode="speed"``, `estimator` is also fitted to all labels in each fold,
-    because the candidates are compared with `estimator` alone.
-
-    If `lam` and `n_blocks` are "auto" and `max_labels` is None, ``mode="accuracy"`` and ``mode="speed"`` also
-    choose the number of blocks. They first try the number that `BlockPartitioner` finds with its default
-    value of `lam`. The number is halved until at least one candidate for `lam` is accurate enough, or until
-    the number is 1. With ``mode="accuracy"``, a candidate is accurate enough if, in every fold, P@1, P@3 and
-    P@5 are each at most 1 percentage point lower than with `estimator` alone. With ``mode="speed"``, the
-    limit is 2 percentage points. For this comparison, `estimator` is fitted to all labels in each fold, with
-    either mode.
 
     References
     ----------

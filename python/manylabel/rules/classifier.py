@@ -61,14 +61,15 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     that satisfy all its conditions. The head contains a score for each label. The score of a label for a row
     is the sum of the head scores of all rules that cover the row.
 
-    `fit` adds one rule at a time. It grows a rule on a bootstrap sample of the rows, one condition at a time.
-    Each new condition is the condition that lowers the loss most [1]_. The scores of the head are a Newton
-    step that lowers the loss of the covered rows. With label binning, the Newton step of each label is first
-    computed separately, as if the head had no scores for other labels. Labels with similar steps are put into
-    one bin and get the same score [2]_. Label binning reduces the number of equations that are solved for a
-    head, from one equation per label to one per bin. With the example-wise loss and ``hessian="paper"``, it
-    also makes the Newton steps shorter. By default, there is no label binning, and a step that does not lower
-    the loss sufficiently is halved (see `step`).
+    `fit` adds one rule at a time. It grows each rule on a bootstrap sample of the rows, one condition at a
+    time. Among the conditions on randomly drawn features, it adds the condition that lowers the loss most
+    [1]_. The scores of the head are a Newton step that lowers the loss of all training rows that the rule
+    covers.
+
+    Label binning puts labels with similar Newton steps into one bin. All labels of a bin get one score [2]_.
+    With label binning, `fit` solves one equation per bin for each head, instead of one equation per label. By
+    default, there is no label binning, and a step that does not lower the loss sufficiently is halved (see
+    `step`).
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Labels for which a rule has scores. With "complete", a rule has scores for all labels. With
         "single-label", a rule has a score only for the label that lowers the loss most.
     label_binning : float or None, default=None
-        Number of bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
+        Number of label bins of a complete head, as a fraction of the number of labels; in (0, 1]. Labels with
         positive Newton steps and labels with negative Newton steps form two groups with separate bins. The
         number of bins of each group is this fraction of the number of labels in the group. None means no
         label binning, so that every label has its own score. The authors of [2]_ use 0.04, with
@@ -96,9 +97,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         means no limit.
     hessian : {"paper", "restricted"}, default="paper"
         Whether Newton steps use mixed second derivatives of the loss. A mixed derivative is a derivative with
-        respect to the scores of two different labels in the same bin. "restricted" uses the mixed
-        derivatives. "paper" ignores them, as in [2]_, and the steps are then shorter than with "restricted".
-        This parameter has an effect only with label binning and the example-wise loss.
+        respect to the scores of two different labels in one bin. "restricted" uses the mixed derivatives.
+        "paper" ignores them, as in [2]_, and takes shorter steps than "restricted". This parameter has an
+        effect only with label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
@@ -106,15 +107,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Newton steps are too long if most labels are rare.
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
-        `max_features`). "fast" tries at most 64 thresholds per numeric feature (65 if most values of the
-        feature are 0). With label binning, "exact" computes new label bins for each condition that it tries.
-        "fast" can reuse label bins to save time. Before it searches for the next condition, it computes label
-        bins for the rows that the rule covers so far. It can then use these label bins for the conditions
-        that it tries in this search. "fast" reuses label bins only with the example-wise loss, and only if a
-        head has at most about ``2 * sqrt(n_labels)`` label bins. With at most 256 labels, it reuses them only
-        for conditions on features with mostly nonzero values. With more labels, it also reuses them for
-        conditions on the other features, but only if the value 0 satisfies the condition. When a rule is
-        finished, the label bins of its head are always computed again.
+        `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, "exact"
+        also computes new label bins for each condition that it tries. With the example-wise loss, "fast" can
+        instead reuse the label bins of the rows that the rule covers so far. It reuses label bins only if a
+        head has at most about ``2 * sqrt(n_labels)`` bins. The label bins of a finished rule are always
+        computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -134,15 +131,15 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     predictor : {"auto", "known-label-sets", "signs"} or measure, default="auto"
         Method that `predict` uses to convert scores to label sets, or a measure for choosing the method.
         "signs" predicts the labels with positive scores. "known-label-sets" predicts the label set in
-        `label_sets_` that has the lowest loss for the row. This loss is the example-wise loss of the scores,
-        computed as if the label set were the true label set of the row. "auto" is "known-label-sets" for the
-        example-wise loss and "signs" for the label-wise loss. The measures are "subset-accuracy", "hamming"
-        and "example-f1". With a measure, `fit` chooses the method that is best for this measure on held-out
-        rows (see Notes). "subset-accuracy" is the fraction of rows with a completely correct label set.
-        "hamming" is the Hamming loss, the fraction of wrong entries. "example-f1" is the mean F1 of the rows,
-        where an empty label set has an F1 of 0. With many rows, a fit with a measure takes about twice as
-        long as a fit without a measure. With a few hundred rows, it takes up to six times as long. After a
-        fit with a measure, `predictor` may be set to another measure.
+        `label_sets_` for which the scores of the row have the lowest example-wise loss. "auto" is
+        "known-label-sets" for the example-wise loss and "signs" for the label-wise loss. The measures are
+        "subset-accuracy", "hamming" and "example-f1". "subset-accuracy" is the fraction of rows with a
+        completely correct label set. "hamming" is the Hamming loss, the fraction of wrong entries.
+        "example-f1" is the mean F1 of the rows, where an empty label set has an F1 of 0. With a measure,
+        `fit` compares the two methods in the Notes by this measure on held-out rows. It chooses the better
+        method. With many rows, a fit with a measure takes about twice as long as a fit without a measure.
+        With a few hundred rows, it takes up to six times as long. After a fit with a measure, `predictor` may
+        be set to another measure.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -188,19 +185,17 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     label_sets_ : csr_array of shape (n_label_sets, n_labels), dtype float32
         Distinct label sets of the training rows, without the rows that `early_stopping` holds out. Each label
         set is a row of the array, with the value 1 for the labels in the set. The label sets are sorted by
-        decreasing weight (see `label_set_weights_`). Label sets with equal weights are in order of appearance
-        in the training rows.
+        decreasing weight (see `label_set_weights_`).
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
         Weight of each label set: the sum of the weights of the training rows with this label set.
     choice_powers_, choice_bounds_ : ndarray of shape (3,), dtype float64
-        The best power and the best bound for the three measures of `predictor`, in the order
-        "subset-accuracy", "hamming" and "example-f1" (see Notes). The attributes exist only if `predictor`
+        Power of the first method and bound of the second method in the Notes, for the measures
+        "subset-accuracy", "hamming" and "example-f1" in this order. The attributes exist only if `predictor`
         was a measure in `fit`.
     choice_by_sets_ : ndarray of shape (3,), dtype uint8
-        Method for each of the three measures, in the order of `choice_powers_` (see Notes). 1 means that
-        `predict` chooses a known label set and uses the power in `choice_powers_` for this choice. 0 means
-        that it predicts the labels with scores above the bound in `choice_bounds_`. The attribute exists only
-        if `predictor` was a measure in `fit`.
+        Chosen method for each measure, in the order of `choice_powers_` (see Notes). 1 means a known label
+        set, and 0 means all labels with scores above a bound. The attribute exists only if `predictor` was a
+        measure in `fit`.
     seed_ : int
         Seed of the fit, which was drawn from `random_state`.
     rules_ : Rules
@@ -219,64 +214,49 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Notes
     -----
-    If an entry of Y is unknown (NaN), its gradient and its part of the loss are 0. The label sets in
-    `label_sets_` contain only labels that are known to be present.
+    X may contain NaN for missing values. A missing value satisfies no condition. Unknown entries of Y (NaN)
+    are left out of the loss, and count as absent in `label_sets_`. Labels that occur in no training row get
+    the score -inf and are never predicted.
 
-    Scores are sums of head scores, computed in double precision. With the label-wise loss, `predict_proba`
-    returns ``1 / (1 + exp(-score))``. With the example-wise loss, the probability of a label set y is
-    proportional to ``1 / (1 + sum_k exp(-y_k p_k))``, where p_k are the scores and y_k is 1 or -1. Only the
-    label sets in `label_sets_` have a positive probability. `predict_proba` returns the marginal
-    probabilities of this distribution. If several label sets share the lowest loss for a row,
-    ``predictor="known-label-sets"`` predicts the first of these label sets in `label_sets_`.
+    With the label-wise loss, `predict_proba` returns ``1 / (1 + exp(-score))``. With the example-wise loss,
+    the probability of a label set in `label_sets_` is proportional to ``1 / (1 + sum_k exp(-y_k p_k))``.
+    Here, p_k is the score of label k, and y_k is 1 if the label set contains label k and -1 otherwise. All
+    other label sets have the probability 0. The probability of a label is the sum of the probabilities of the
+    label sets that contain the label.
 
-    If `predictor` is a measure, `fit` chooses between two methods, which are described below. For this
-    choice, `fit` first holds out a quarter of the rows, but at most 16,384 rows, and fits a model to the
-    other rows. If fewer than 512 rows have been held out so far, `fit` holds out another quarter, and fits a
-    new model to all rows outside this quarter. `fit` repeats this until at least 512 rows have been held out,
-    or until each of the four quarters has been held out once. There are thus at most four models. `fit` keeps
-    the method for which the measure on all held-out rows is better, or the first method if both are equally
-    good. In the measure, the rows are weighted by `sample_weight`, and unknown entries of Y are not counted.
-    A warm start repeats the choice with new models of up to `n_rules` rules.
+    If `predictor` is a measure, `fit` chooses one of two methods for `predict`:
 
-    The first method predicts the known label set with the smallest ``loss - log(f ** a)``. Here, the loss is
-    the example-wise loss, and f is the weight of the label set in `label_set_weights_`. This method prefers
-    frequent label sets. The power a is chosen from nine values from 0 to 1. With a = 0, the method is the
-    same as "known-label-sets".
+    - A known label set. The method predicts the label set in `label_sets_` with the smallest value of
+      ``loss - a * log(f)``. Here, loss is the example-wise loss, f is the weight of the label set in
+      `label_set_weights_`, and a is a power from 0 to 1. With a = 0, the method is "known-label-sets". A
+      larger power gives more preference to frequent label sets.
+    - All labels with scores above a bound. For "example-f1", the method always predicts the label with the
+      highest score as well.
 
-    The second method predicts the labels whose scores exceed a bound. For "subset-accuracy" and "example-f1",
-    the candidates for the bound are the multiples of 1/128 from -16 to 16. For each candidate, the measure is
-    averaged over all candidates that differ from it by at most 1/2. The candidate with the best average is
-    chosen. For "example-f1", the second method also predicts the label with the highest score if this score
-    does not exceed the bound. For "hamming", a logistic regression is fitted to the scores of all held-out
-    pairs of a row and a label. It predicts the probability that the row has the label. The bound is the score
-    with a predicted probability of one half.
-
-    With fewer than four rows, no rows are held out. The method is then "known-label-sets" for
-    "subset-accuracy", and the second method with the bound 0 for the other measures.
-
-    X may contain NaN for missing values. A missing value satisfies no condition. Labels that occur in no
-    training row get the score -inf and are never predicted.
+    On held-out rows, `fit` first chooses the power and the bound, and then the method that is better for the
+    measure. To get scores for these rows, `fit` fits further models. For each further model, a different
+    quarter of the rows is held out, but at most 16,384 rows. With at least 2,048 rows, there is one further
+    model. With 4 to 2,047 rows, there are two to four further models. With fewer than four rows, there is
+    none, and the power and the bound are 0. The measure weights the rows by `sample_weight`, and leaves out
+    unknown entries of Y. A warm start repeats the choice with new models of up to `n_rules` rules.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
-    of X. If `predictor` is a measure, `fit` fits up to four further models to choose the method. For each of
-    these models, it copies the training rows and the held-out rows of the model. Only the copies for one
-    model are in memory at the same time. With the example-wise loss and ``head="complete"``, each thread also
-    stores a few matrices of shape (n_labels, n_labels). The number of these matrices does not depend on the
-    number of rows. However, if label bins are reused (see `search`), these matrices are stored only if Y has
-    at most 256 labels and X has features with mostly zero values.
+    of X. If `predictor` is a measure, `fit` also copies X and Y for the further models, one model at a time.
+    With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
+    (n_labels, n_labels). With more than 256 labels, these matrices are not needed if `fit` reuses label bins
+    (see `search`).
 
-    With n threads, the processor time of `fit` is at least about ``min(n, 4)`` times the elapsed time,
-    because up to four threads wait for work without sleeping. If several fits run at the same time in
+    Up to four threads of `fit` wait for work without sleeping. With n threads, the processor time is
+    therefore at least about ``min(n, 4)`` times the elapsed time. If several fits run at the same time in
     different processes, use ``n_jobs=1``.
 
     If two fits differ only in `n_rules`, the shorter list of rules is the beginning of the longer list.
 
-    The effect of a rule on a label is the absolute value of the head score of the label, times the coverage
-    of the rule. The importance of a label is the sum of the effects of the rules on the label, without the
-    default rule. The importance of a feature is a sum over all conditions on the feature. Each condition of a
-    rule contributes the sum of the effects of the rule on all labels, divided by the number of conditions of
-    the rule. `label_importances_` and `feature_importances_` are scaled so that each array sums to 1. If the
-    default rule is the only rule, all importances are 0.
+    The effect of a rule on a label is the absolute head score of the label, times the coverage of the rule.
+    The importance of a label is the sum of the effects of all rules on the label, without the default rule.
+    For the importances of features, the effects of a rule on all labels are summed. Each condition of the
+    rule gets an equal share of this sum. The importance of a feature is the sum of the shares of all
+    conditions on the feature. `label_importances_` and `feature_importances_` are each scaled to sum to 1.
 
     References
     ----------
@@ -544,6 +524,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         if parts:
             self.choice_powers_, self.choice_bounds_, self.choice_by_sets_ = measures.best()
         else:
+            # With fewer than four rows, no rows are held out. Only "subset-accuracy" then uses known sets.
             self.choice_powers_, self.choice_bounds_ = np.zeros(len(MEASURES)), np.zeros(len(MEASURES))
             self.choice_by_sets_ = np.array([1, 0, 0], dtype=np.uint8)
 
@@ -656,8 +637,8 @@ class BoostedRulesClassifier(MultiLabelClassifier):
             None, the result is a list of `FiredRule` objects. For each label, the scores of these rules sum
             to the score that `decision_function` returns for the row. If `label` is given, the result is a
             `LabelExplanation`: a list of the `FiredRule` objects with a nonzero score for this label. The
-            values of their attribute `contribution` sum to the score of the label. In both cases, there is
-            one exception: the score of a label that occurs in no training row is -inf instead of the sum.
+            values of their attribute `contribution` sum to the score of the label. There is one exception for
+            both results: a label that occurs in no training row has the score -inf instead of the sum.
 
         Raises
         ------
@@ -698,14 +679,18 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Returns
         -------
         pandas.DataFrame
-            Data frame with one row per rule. The column "conditions" contains the conditions of the rule as
-            text. The column "head" contains the scores that the rule adds to labels, also as text. The column
-            "n_conditions" contains the number of conditions. The column "coverage" contains the total weight
-            of the covered training rows. The column "n_labels" contains the number of labels with a nonzero
-            score. The column "strongest_label" contains the label with the largest absolute score, and the
-            column "score" contains the score of this label, with its sign. If the model was fitted with
-            ``early_stopping=True``, the column "validation_loss" contains the loss on the held-out rows, or
-            on the rows of `eval_set`, after the rule was added.
+            Data frame with one row per rule. It has the following columns:
+
+            - "conditions": the conditions of the rule, as text.
+            - "head": the scores that the rule adds to labels, as text. The text rounds scores to two
+              decimals, and names at most ten labels.
+            - "n_conditions": the number of conditions.
+            - "coverage": the total weight of the covered training rows.
+            - "n_labels": the number of labels with a nonzero score.
+            - "strongest_label": the label with the largest absolute score.
+            - "score": the score of the strongest label, with its sign.
+            - "validation_loss": the loss on the held-out rows, or on the rows of `eval_set`, after the rule
+              was added. This column exists only if the model was fitted with ``early_stopping=True``.
 
         Raises
         ------

@@ -89,12 +89,16 @@ class LabelTreeClassifier(EditableLabels):
     The root of the tree has all labels. `fit` divides them into clusters of similar labels, one cluster for
     each child of the root. Each child is divided again in the same way, until a node has few labels. Such a
     node is a leaf. Inner nodes have a linear classifier for each child, and leaves have a linear classifier
-    for each label. The output ``w.x + b`` of a linear classifier is called a margin.
+    for each label.
 
-    To predict a row, the tree is searched from the root down. On each level, only the `beam` nodes with the
-    highest path probabilities (see `path_weight`) are kept, and the row is said to reach these nodes. Only
-    the labels of the leaves that the row reaches are scored. If `branching` and `max_leaf` are fixed and the
-    tree has many levels, the time of a prediction grows with the logarithm of the number of labels [1]_.
+    The output ``w.x + b`` of a linear classifier is called a margin. The margin of a row determines the
+    probability of the child or label (see Notes). The path probability of a node is the product of the
+    probabilities of all nodes on the path from the root to this node.
+
+    To predict a row, the tree is searched from the root down. On each level, the search keeps only the `beam`
+    nodes with the highest path probabilities. The row is said to reach these nodes. Only the labels of the
+    leaves that the row reaches are scored. If `branching` and `max_leaf` are fixed and the tree has many
+    levels, the time of a prediction grows with the logarithm of the number of labels [1]_.
 
     Parameters
     ----------
@@ -117,15 +121,13 @@ class LabelTreeClassifier(EditableLabels):
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
-        which is a one-vs-rest classifier. If Y has fewer than ``200 * beam`` labels, "auto" is 400. On such
-        data, smaller leaves would save little time, because a row would reach most of them. With more labels,
-        "auto" is the number of labels divided by 32, but at least 100 and at most 400. Labels that occur in
-        no training row are not counted.
+        which is a one-vs-rest classifier. If Y has fewer than ``200 * beam`` labels, "auto" is 400, because
+        smaller leaves would save little time. With more labels, "auto" is the number of labels divided by 32,
+        but at least 100 and at most 400. Labels that occur in no training row are not counted.
     beam : int, default=10
         Maximum number of nodes that a row reaches on each level of a tree in a prediction; >= 1. Larger
         values take more time and may find better labels. `predict_topk` can use another value without a new
-        fit. When `fit` searches for negative examples, a row reaches up to ``1.25 * beam`` nodes of each
-        level (see Notes).
+        fit. `fit` also uses `beam` to find negative examples (see `negatives`).
     balanced : bool, default=True
         Whether the tree is balanced. If True, the numbers of labels of any two leaves differ by at most 1. If
         False, the sizes of the clusters depend on the data, and leaves can be at different depths.
@@ -139,27 +141,25 @@ class LabelTreeClassifier(EditableLabels):
         Rows that are the negative examples of a classifier. With "siblings", the negative examples of a label
         are the rows that have another label of the same leaf, but not this label. The negative examples of a
         child are the rows that have a label below another child of the same node, but none below this child.
-        This is the rule of [1]_. "routed" adds further negative examples. For the labels of a leaf, they are
-        the rows that have no label of the leaf, but reach the leaf when the tree is searched. For the
-        children of a node, they are the rows that have no label below the node, but reach the node. In this
-        search, a row reaches up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit
-        is faster, but rankings are usually worse.
+        This is the rule of [1]_. With "routed", the labels of a leaf have further negative examples: the rows
+        that reach the leaf, but have none of its labels. The children of a node also have further negative
+        examples: the rows that reach the node, but have no label below it. To find these rows, `fit` searches
+        the tree with up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit is
+        faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
-        regression, and the probability of a node or label is the logistic function of its margin (see Notes).
-        A fit with "logistic" takes longer, because it uses all positive and negative examples of each
-        classifier. With "squared_hinge" and ``solver="fast"``, the classifiers of rare children and labels
-        (see `solver`) use only some of these examples.
+        regression, and the probability of a node or label is the logistic function of its margin. A fit with
+        "logistic" takes longer, because ``solver="fast"`` then saves no time. For a comparison of the losses,
+        see Notes.
     combine : {"product", "leaf"}, default="product"
         How the score of a label is computed, before the threshold is subtracted. With "product", the score is
         the logarithm of a product: the probability of the label times a power of the path probability of its
         leaf (see Notes). With "leaf", the score is the margin of the label, and the probabilities of the
         nodes only determine which leaves a row reaches.
     path_weight : float or "auto", default="auto"
-        Exponent of the path probability of the leaf, with ``combine="product"``; finite and >= 0. The path
-        probability of a node is the product of the probabilities of all nodes on the path from the root to
-        this node. With 0, the path does not influence the score. "auto" tries eight values from 0 to 1. It
-        chooses the smallest value whose rankings of held-out rows are nearly the best (see Notes).
+        Exponent of the path probability of the leaf, with ``combine="product"``; finite and >= 0. With 0, the
+        path does not influence the score. "auto" tries eight values from 0 to 1. It chooses the smallest
+        value whose rankings of held-out rows are nearly the best (see Notes).
     prune : float or "auto", default="auto"
         Weights with an absolute value below `prune` are set to zero; finite and >= 0. "auto" is 0 if more
         than an eighth of the values of X are nonzero (see Notes). Otherwise, "auto" is
@@ -177,34 +177,26 @@ class LabelTreeClassifier(EditableLabels):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). With "zero", the threshold is such that a label has the score 0 if
-        its margin is 0 and the path probability of its leaf is 1. With ``combine="leaf"``, this threshold is
-        0. With ``combine="product"``, it is the logarithm of the probability of a label with the margin 0
-        (see Notes): -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
+        labels is predicted (see Notes). "zero" is a threshold that does not depend on the data. With
+        ``combine="leaf"``, this threshold is 0, so that labels with positive margins are predicted. With
+        ``combine="product"``, it is the logarithm of the probability of a label with the margin 0. This value
+        is -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
         training rows. It then divides all columns by the square root of the number of columns that are not
-        constant, so that the training rows have a mean squared length of about 1. Columns with mostly nonzero
+        constant. The training rows then have a mean squared length of about 1. Columns with mostly nonzero
         values are also centered if an intercept is fitted. This scaling suits measurements, which have
         different units. False does not scale the features. "auto" is "columns" if more than an eighth of the
         values of X are nonzero, and "rows" otherwise.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over all its positive
-        and negative examples, within `tol`. "fast" approximates the optimum for rare children and labels, in
-        the same way as `DiSMECClassifier` does for rare labels. The positive rows of a label are the rows
-        with the label. The positive rows of a child are the rows with a label below the child. A child or
-        label is rare if fewer than 1 % of its examples are positive. For children and labels that are not
-        rare, "fast" computes the optimum within `tol`, as "exact" does.
-
-        Two more rules apply if at most an eighth of the values of X are nonzero. First, a child or label with
-        at most 300 positive rows is also rare if fewer than 20 % of its examples are positive. Second, in
-        each node, the children or labels that are not rare are fitted in groups of sixteen. If the last group
-        is smaller, the most frequent of the rare children or labels are added to it. For the added ones,
-        "fast" computes the optimum within `tol` too.
-
-        With the logistic loss, "fast" is the same as "exact", because "fast" saves time by leaving out rows
-        whose loss is 0, and the logistic loss is never 0.
+        and negative examples, within `tol`. "fast" approximates the optimum for rare labels and rare
+        children, as `DiSMECClassifier` does for rare labels of a sparse X. For other labels and children,
+        "fast" computes the optimum as "exact" does. The positive examples of a child are the rows with a
+        label below the child. A label or child is rare if fewer than 1 % of its examples are positive. If at
+        most an eighth of the values of X are nonzero, this limit is 20 % for labels and children with up to
+        300 positive examples. With the logistic loss, "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -241,8 +233,9 @@ class LabelTreeClassifier(EditableLabels):
         Largest number of steps of a linear classifier. The value is `max_iter` if a classifier did not
         converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
-        Node v has the children ``node_children_[v]`` to ``node_children_[v + 1] - 1``. The first nodes are
-        the roots of the trees, and ``node_children_[0]`` is the number of trees.
+        The children of node v are the nodes ``range(node_children_[v], node_children_[v + 1])``. This range
+        is empty if node v is a leaf. The first nodes are the roots of the trees, so ``node_children_[0]`` is
+        the number of trees.
     node_label_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
         children have no labels.
@@ -259,18 +252,18 @@ class LabelTreeClassifier(EditableLabels):
         `chunk_weights_`. For example, the chunk of node v has the weights
         ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
-        Hash tables of the nodes, one after the other. The hash table of a node maps a feature to its weights
-        in the node. For each bucket of the table, the array contains the position of the first feature of the
-        bucket. Positions count from the first feature of the node in `chunk_features_`. The last entry of a
-        table is the number of features of the node.
+        Hash tables of the nodes, one after the other. A prediction uses the hash table of a node to find the
+        weights of a feature. The features of a node are divided into buckets. The table contains the position
+        of the first feature of each bucket, and then the number of features. Position 0 is the first feature
+        of the node in `chunk_features_`.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         The features that have weights: first those of node 0, then those of node 1, and so on. The features
         of a node are sorted by bucket. A feature remains in the array even if all its weights were rounded to
-        0 and removed. If most weights of a node are not 0, the node also stores the weights that are 0 (see
-        Notes). Such a node has all features, in order and in one bucket.
+        0 and removed. A node that stores all weights (see Notes) has all features, in order and in one
+        bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
         For each entry of `chunk_features_`, the position after the last weight of the feature in its node.
-        Positions count from the first weight of the node in `chunk_weights_`.
+        Position 0 is the first weight of the node in `chunk_weights_`.
     chunk_outputs_ : ndarray of shape (n_weights,), dtype uint16
         Child or label of each weight. The value is the position among the children or labels of the node.
     chunk_weights_ : ndarray of shape (n_weights,), dtype float32, float16 or int8
@@ -291,64 +284,56 @@ class LabelTreeClassifier(EditableLabels):
 
     Notes
     -----
-    If an entry of Y is unknown (NaN), the row is left out of the loss of the label. In an inner node, a row
-    is left out of the loss of a child if it is unknown whether the row has a label below the child. In the
-    label vectors, unknown entries count as 0.
+    If an entry of Y is unknown (NaN), the row is left out of the loss of the label. For a child of an inner
+    node, a row is left out if it is unknown whether the row has a label below the child. In the label
+    vectors, unknown entries count as 0.
 
-    The vector of a label is the sum of the rows that have the label. If `label_vectors` is "rembrandt", the
-    rows are first reduced to 100 components. The vector is scaled to unit length. To divide a node, its
-    labels are clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters
-    are divided again in the same way, until there is one for each child. The classifiers minimize the same
-    objective as `DiSMECClassifier`. They are fitted level by level, from the root down. The classifiers of
-    the children or labels of a node are fitted to the rows that have a label below the node. With
-    ``negatives="routed"``, they are also fitted to all other rows that reach the node when the tree is
-    searched. In this search, a row reaches up to ``1.25 * beam`` nodes of a level (rounded up), but only
-    nodes whose path probability is at least ``exp(-7)`` times the highest path probability of the level. A
-    prediction sends a row to only `beam` nodes of a level. The negative rows of a label therefore also
-    include rows that almost reach its leaf in a prediction. These additional rows improve rankings, for the
-    following reason. The classifiers were fitted to the training rows, so path probabilities are less certain
-    for new rows than for training rows. Compared with a training row, a new row therefore reaches more leaves
-    that have none of its labels. The additional rows of such a leaf resemble the new row. The classifiers of
-    the leaf are also fitted to these rows, and therefore give the new row lower scores. An experiment with
-    ``beam=7`` compared two modified versions of `fit`. One version sent a row to up to 14 nodes of each
-    level, and the other version sent it to up to 7 nodes. On citeulike-t, P@1 was 0.9 percentage points
-    higher with 14 nodes than with 7 nodes (mean of three seeds). On eurlex57k and yso-finna-en, P@1 differed
-    by about 0.1 percentage points or less.
+    To build a tree, each label is represented by a vector of unit length (see `label_vectors`). The labels of
+    a node are clustered by spherical 2-means of these vectors (2-means with cosine similarity). The clusters
+    are divided again in the same way, until there is one for each child.
 
-    With ``solver="fast"`` and the squared hinge loss, the fit of a label in the second and any later tree
-    starts from the result of the label in the previous tree. A rare label (see `solver`) starts from its
-    previous dual variables. For each rare label, the solver searches for negative rows that have a nonzero
-    loss for the label. It searches up to two times in the first tree, and once in each later tree. A label
-    that is not rare starts from its previous weights, and one solver step is then sufficient. On eurlex57k,
-    the fit of three trees takes 1.9 times as long as the fit of one tree. If every tree were fitted from
-    scratch, the fit of three trees would take 2.7 times as long as the fit of one tree. Starting from the
-    previous tree changes P@1, P@3 and P@5 by at most 0.1 percentage points.
+    The linear classifiers are fitted level by level, from the root down. They minimize the objective of
+    `DiSMECClassifier` over their positive and negative examples. With ``negatives="routed"``, `fit` searches
+    the tree for each training row. The row reaches up to ``1.25 * beam`` likely nodes of a level (rounded
+    up). In a prediction, a row reaches at most `beam` nodes. The negative examples of a label therefore
+    include rows that narrowly miss its leaf in a prediction.
+
+    With several trees, ``solver="fast"`` and the squared hinge loss, the fit of a label starts from its
+    result in the previous tree. On eurlex57k, the fit of three trees takes 1.9 times as long as the fit of
+    one tree. If every tree were fitted from scratch, the fit of three trees would take 2.7 times as long.
+    Starting from the previous tree changes the precisions at 1, 3 and 5 (P@1, P@3 and P@5) by at most 0.1
+    percentage points.
 
     The probability of a node or label with margin s is ``exp(-max(0, 1 - s)**3)`` with the squared hinge
-    loss, and ``1 / (1 + exp(-s))`` with the logistic loss. With ``combine="product"``, the score of a label
-    is ``log p + path_weight_ * log q - threshold_``. Here p is the probability of the label, and q is the
-    path probability of its leaf (see `path_weight`). With several trees, the score is ``log m - threshold_``,
-    where m is the mean of ``p * q**path_weight_`` over the trees. Such scores rank labels, but they are not
-    calibrated. With ``combine="leaf"``, the score is the margin of the label, or its mean over the trees,
-    minus `threshold_`.
+    loss, and ``1 / (1 + exp(-s))`` with the logistic loss. Let p be the probability of a label, and q the
+    path probability of its leaf. The score of the label depends on `combine`:
 
-    ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better. The
-    reason is that the classifiers of the labels of a leaf are also fitted to rows that have none of these
-    labels. The margins of the labels therefore already contain a part of the information in the path
-    probability.
+    - "product": The score is ``log(p * q**path_weight_) - threshold_``. With several trees, it is
+      ``log(m) - threshold_``, where m is the mean of ``p * q**path_weight_`` over the trees.
+    - "leaf": The score is the margin of the label minus `threshold_`. With several trees, the margin is the
+      mean over the trees.
 
-    With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label tree [2]_. Given
-    that a row has a label below a node, the probability of a child of this node estimates how likely the row
-    is to have a label below the child. With one tree and ``path_weight=1``, ``exp(score + threshold_)`` is
-    the product of the probabilities of the label and of all nodes on the path to its leaf. By the chain rule,
-    this product estimates the probability of the label. With ``negatives="routed"``, the classifiers are
-    fitted to more negative rows, and the product does not estimate a probability. `LabelCalibrator` computes
-    calibrated probabilities for both losses.
+    `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
+    all labels. With several trees, a row can reach the leaf of a label in only some of the trees. With
+    ``combine="leaf"``, `predict` and `predict_topk` then use the mean margin over these trees. With
+    ``combine="product"``, they estimate ``p * q**path_weight_`` for each of the other trees. The estimate is
+    the mean over the trees in which the row reaches the leaf, but at most ``(r / 2)**path_weight_``. Here r
+    is the highest path probability of the nodes that the search of the other tree did not keep.
+    `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
+
+    ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better,
+    because the margins of the labels already contain a part of the information in the path probability.
+
+    Scores rank labels, but they are not calibrated. `LabelCalibrator` computes calibrated probabilities for
+    both losses. With ``loss="logistic"`` and ``negatives="siblings"``, the model is a probabilistic label
+    tree [2]_. With one tree and ``path_weight=1``, ``exp(score + threshold_)`` then estimates the probability
+    of the label. With ``negatives="routed"``, this value does not estimate the probability, because there are
+    more negative examples.
 
     The squared hinge loss gives better rankings for data with many rare labels, and its fit is faster. The
-    table compares P@1, P@3 and P@5 of the two losses, with the default parameters and one seed. The last
-    column is the processor time of a fit with the logistic loss, divided by the processor time of a fit with
-    the squared hinge loss.
+    table compares P@1, P@3 and P@5 of the two losses in percent, with the default parameters and one seed.
+    The last column is the processor time of a fit with the logistic loss, relative to a fit with the squared
+    hinge loss.
 
     =========== ================ ================ ====
     data        squared hinge    logistic         time
@@ -358,66 +343,48 @@ class LabelTreeClassifier(EditableLabels):
     citeulike-t 66.7, 49.5, 40.3 62.9, 46.2, 37.7 6.5
     =========== ================ ================ ====
 
-    `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
-    all labels. With several trees, a row can reach the leaf of a label in some trees and miss it in others.
-    With ``combine="leaf"``, the mean margin is then computed over the trees in which the row reaches the
-    leaf. With ``combine="product"``, the value of ``p * q**path_weight_`` is estimated for each tree in which
-    the row misses the leaf. The estimate is the mean of the values from the trees in which the row reaches
-    the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest path probability of the nodes that
-    the search drops in the tree in which the row misses the leaf. On each level, the search drops all nodes
-    except the `beam` best ones. `decision_function` uses all trees and needs no estimates, so its scores can
-    differ from the scores of `predict_topk`.
+    With ``path_weight="auto"`` or ``threshold="auto"``, these values are chosen on held-out rows. A tenth of
+    the rows is held out, or up to a quarter if the data set is small, but at most 4,096 rows. With several
+    trees, fewer rows may be held out to save memory. The weights of the model are fitted to all rows,
+    including the held-out rows. To score the held-out rows, `fit` uses a copy of the weights, which a few
+    solver steps adapt to the other rows. With ``label_vectors="rows"``, the vector of a label leaves out its
+    held-out rows, unless the label has no other rows.
 
-    With ``path_weight="auto"`` or ``threshold="auto"``, a tenth of the rows is held out, but at most 4,096
-    rows. If the data set is small, up to a quarter of the rows is held out. With several trees, the number of
-    held-out rows is also limited so that at most about four million label scores are computed for these rows.
-    The weights of the model are fitted to all rows. To score the held-out rows, `fit` uses a copy of these
-    weights. After the fit of a node, a few solver steps adapt the copy to the rows that are not held out. The
-    weights of the model do not change. Values of `path_weight` are compared by the sum of the precisions at
-    1, 3 and 5 on the held-out rows. With several trees, each tree ranks the labels by itself, and the sums of
-    all trees are added. `path_weight_` is the smallest value whose sum is within 0.1 percent of the largest
-    sum. If all sums are equal, `path_weight_` is 1. `threshold_` is chosen so that the number of predicted
-    labels of the held-out rows equals the number of their true labels. If the held-out rows have fewer than
-    200 labels in total, `path_weight_` is 1. If the held-out rows have fewer than ten labels in total, the
-    threshold is the same as with "zero".
+    `path_weight_` is the smallest value whose sum of P@1, P@3 and P@5 on the held-out rows is within 0.1
+    percent of the largest sum. It is 1 if all sums are equal, or if the held-out rows have fewer than 200
+    labels in total. `threshold_` is chosen so that the held-out rows get as many predicted labels as they
+    have true labels. If they have fewer than ten labels in total, the threshold is the same as with "zero".
 
-    If most weights of a node are not 0, the node stores a weight of each feature for each child or label.
-    This is the usual form for dense features. Predictions then need no search for features, and several rows
-    of a dense X are multiplied by the weights at once. For dense features, predictions with ``prune=0`` are
-    therefore faster than with pruning. Their rankings are also slightly better: P@1, P@3 and P@5 rise by 0.1
-    to 0.3 percentage points on two data sets of text embeddings with 512 columns. A weight takes the same
-    memory as in other nodes (see `weights`). Models from `manylabel.compat` never have such nodes.
+    If most weights of a node are not 0, as is usual for dense features, the node stores all weights,
+    including those that are 0. Predictions then need no hash table to find the weights of a feature. For
+    dense features, predictions with ``prune=0`` are therefore faster than with pruning. On two data sets of
+    text embeddings with 512 columns, P@1, P@3 and P@5 are also higher by 0.1 to 0.3 percentage points.
 
-    With ``weights="float16"``, the relative error of a weight is at most ``2**-11``. If the absolute value of
-    the weight is below ``2**-14``, the absolute error is at most ``2**-25`` instead. With ``weights="int8"``,
-    the error of a weight is at most half the scale of its child or label. Weights that are rounded to 0 are
-    removed, except from nodes that store all weights. Intercepts are always float32, and so are the products
-    and sums of a prediction. Predictions read the stored weights directly, without a copy in float32. In
-    `fit`, all computations use float32 weights, including the choice of `path_weight_` and `threshold_`.
-    While the weights are converted at the end of the fit, the float32 weights and the converted weights are
-    both in memory.
+    With ``weights="float16"``, the error of a weight w is at most ``max(abs(w) * 2**-11, 2**-25)``. With
+    ``weights="int8"``, the error is at most half the scale of the child or label. Weights that are rounded to
+    0 are removed, except from nodes that store all weights. Intercepts, and the products and sums of a
+    prediction, are always float32. Predictions do not copy the weights to float32. At the end of the fit, the
+    float32 weights and the converted weights are both in memory.
 
-    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). Only two
-    results are dense arrays of this shape: the scores from `decision_function` and, if Y was dense in `fit`,
-    the predictions from `predict`. If most weights are not 0, each tree stores about
-    ``n_labels * n_features`` weights. If most weights are 0 and X is sparse, neither `fit` nor the model
-    needs an array with ``n_labels * n_features`` values. While the tree is built from a sparse X, the vector
-    of a label takes up to 8 bytes for each stored value in the rows of the label. With
-    ``label_vectors="rembrandt"``, the vector of a label takes 1,600 bytes, and a reduced row takes 400 bytes.
+    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). Only the
+    scores from `decision_function` and, if Y was dense in `fit`, the predictions from `predict` are dense
+    arrays of this shape. If most weights are not 0, each tree stores about ``n_labels * n_features`` weights.
+    If most weights are 0 and X is sparse, neither `fit` nor the model needs an array of this size.
+
+    The vectors of the labels need memory while the trees are built. For a sparse X, a vector takes up to 8
+    bytes for each stored value in the rows with the label. For a dense X, a vector takes ``4 * n_features``
+    bytes. With ``label_vectors="rembrandt"``, a vector takes 1,600 bytes, a reduced row takes 400 bytes, and
+    a dense X is copied once.
 
     A dense X is converted to sparse rows if at most half of its values are nonzero. Otherwise, X is used as
     it is, in float16, float32 or float64 and in any memory order. Each thread then fits up to four nodes at a
-    time, and copies the rows of these nodes in float32. With ``solver="fast"`` and the squared hinge loss,
-    the rows of a node are copied once if all its children or labels are rare (see `solver`). In all other
-    cases, the rows of a node are copied twice. The root has all rows, so its copies take up to twice the
-    memory of a float32 X. While the tree is built, the vector of a label takes ``4 * n_features`` bytes. With
-    ``label_vectors="rembrandt"``, it takes 1,600 bytes instead, and X is copied once more. Another memory
-    order gives exactly the same result. Another dtype also gives exactly the same result if the values are
-    the same. A sparse X with the same values gives the same trees as the dense X, unless `label_vectors` is
-    "rembrandt". With the same C, it also gives the same weights within `tol`. ``C="auto"`` may choose
-    slightly different values for the sparse and the dense X. The reason is that the search for C fits
-    classifiers to a sample of the rows. With the squared hinge loss, these classifiers are fitted by matrix
-    products if X is dense.
+    time, and copies the rows of these nodes in float32. The copies for the root, which has all rows, take up
+    to twice the memory of a float32 X.
+
+    The dtype and the memory order of a dense X do not change the result if the values are the same. A sparse
+    X with the same values gives the same trees, unless `label_vectors` is "rembrandt". With the same C, it
+    also gives the same weights within `tol`. ``C="auto"`` may choose slightly different values for a sparse
+    and a dense X.
 
     References
     ----------
@@ -554,15 +521,14 @@ class LabelTreeClassifier(EditableLabels):
             propensity of a label is the probability that Y has the label in a row for which the label is
             true. `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity
             p is multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit`
-            explains this factor. The loss of the classifier for a child of an inner node is multiplied by the
-            mean of ``2/p - 1`` over all labels below the child. This factor applies only to rows that have at
-            least one of these labels in Y. As described for `label_weight`, frequent labels count more in the
-            mean. If `label_weight` is also given, the factor in these rows is the mean of ``w * (2/p - 1)``,
-            where w is the weight of a label. In all other rows, the factor is then the mean of w. With
-            propensities, rare labels get higher scores. With ``C="auto"``, C is sometimes chosen by the
-            precisions at 1, 3 and 5 on held-out rows (the Notes of `DiSMECClassifier` state when). In these
-            precisions, a correctly predicted label counts ``w/p`` instead of 1; w is 1 without
-            `label_weight`. None means that Y is complete.
+            explains this factor. For the classifier of a child, the factor is the mean of ``2/p - 1`` over
+            the labels below the child. It applies to the rows that have at least one of these labels in Y. As
+            described for `label_weight`, frequent labels count more in the mean. If `label_weight` is also
+            given, the factor in these rows is the mean of ``w * (2/p - 1)``, where w is the weight of a
+            label. In all other rows, the factor is then the mean of w. With propensities, rare labels get
+            higher scores. With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on
+            held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a correctly predicted
+            label counts ``w/p`` instead of 1; w is 1 without `label_weight`. None means that Y is complete.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -635,6 +601,8 @@ class LabelTreeClassifier(EditableLabels):
                 max_iter=params["max_iter"],
                 n_jobs=params["n_jobs"],
             )
+            # With the squared hinge loss, the search fits a dense sample by matrix products. The chosen C may
+            # therefore differ slightly from the C for a sparse X with the same values.
             params["C"] = flat._chosen_strength(scaled, Y, sample_weight, costs, report)
         params["measurements"] = holds_measurements(X)
         params["prune"] = _least_weight(params)
@@ -744,48 +712,40 @@ class LabelTreeClassifier(EditableLabels):
             If an argument or parameter is not valid. For example, X has a different number of features than
             in `fit`, or `Y_new` and X have different numbers of rows. The message states the expected value
             and the given value. The error is also raised if, in some tree, the rows with a new label reach
-            only full leaves. The label then cannot join a leaf of this tree. A leaf is full if it has the
-            maximum of 65,535 labels.
+            only full leaves. A leaf is full if it has the maximum of 65,535 labels.
 
         Notes
         -----
-        In each tree, a new label joins one leaf. The rows that have the label are sent down the tree as in a
-        prediction. Each row divides one vote among the leaves that it reaches, in proportion to the path
-        probabilities of these leaves. If `sample_weight` is given, a row divides its weight instead of one
-        vote. The leaf with the most votes gets the label. If this leaf has 65,535 labels, the leaf with the
-        next most votes gets the label. As in `fit`, a label that occurs in no row is not added to a leaf, and
-        its score is -inf.
+        In each tree, a new label joins one leaf. The rows that have the label vote for the leaves that they
+        reach in a prediction. A row has one vote, or the weight in `sample_weight`. It divides this vote
+        among these leaves, in proportion to their path probabilities. The label joins the leaf with the most
+        votes that is not full. As in `fit`, a label that occurs in no row is not added to a leaf, and its
+        score is -inf.
 
-        The classifier of a new label is fitted to the rows with the label and to negative rows. To find the
-        negative rows, the tree is searched as in `fit` with ``negatives="routed"``. In this search, a row
-        reaches up to ``1.25 * beam`` nodes of each level. In a prediction, a row reaches at most `beam` nodes
-        of each level. The negative rows of a label are the rows that reach its leaf in the search with
-        ``1.25 * beam`` nodes, but do not have the label. They are found in this way even if the parameter
-        `negatives` is "siblings".
+        The classifier of a new label is fitted to the rows with the label and to negative rows. The negative
+        rows are rows without the label that reach its leaf when the tree is searched as in `fit` with
+        ``negatives="routed"``. They are found in this way even if the parameter `negatives` is "siblings".
 
         The new classifiers are fitted with the same loss as the old classifiers, and with the C in `C_`. The
-        parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`, `beam` and `random_state` are used
-        as in `fit`. If `prune` is "auto", its value is computed from `C_` and from the X that is passed to
-        `add_labels`, not from the X of `fit`. The features are scaled in the same way as in `fit`.
-        `threshold_` and `path_weight_` do not change. If a new classifier needs more steps than `n_iter_`,
-        `n_iter_` becomes this larger number. With a fixed `random_state`, the result does not depend on
-        `n_jobs`. Adding several labels in one call gives the same result as adding them one after the other.
+        features are scaled as in `fit`. The parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`,
+        `beam` and `random_state` are used as in `fit`. If `prune` is "auto", its value is computed from `C_`
+        and from the X that is passed to `add_labels`. `threshold_` and `path_weight_` do not change. If a new
+        classifier needs more steps than `n_iter_`, `n_iter_` becomes this larger number.
+
+        With a fixed `random_state`, the result does not depend on `n_jobs`. Adding several labels in one call
+        gives the same result as adding them one after the other.
 
         The trees do not change, so the nodes on the path to a leaf do not learn from the new labels, and
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        All rows are sent down the trees twice. The first search is the same as in a prediction. It determines
-        the leaves of the new labels. The second search can reach more nodes, as described above. It
-        determines the negative rows.
-
-        The time for a new label depends on whether all rows with the label reach its leaf in the second
-        search. If all of them do, the label can be fitted together with other new labels of the leaf, and
-        takes about as much time as in `fit`. If some of them do not, the label is fitted alone, in a few
-        passes over the rows that reach its leaf. The time for a label that is fitted alone grows with the
-        number of rows that reach its leaf, and with the number of labels of the leaf. On eurlex57k, adding
-        428 labels to a model with 3,843 labels takes half as long as fitting a new model to the old and the
-        new labels.
+        For each row of X, the method searches the trees twice: first for the leaves of the new labels, and
+        then for the negative rows. A new label takes about as much time as in `fit` if the second search
+        finds its leaf for all rows with the label. If this search misses the leaf for some of these rows, the
+        label takes more time, because it cannot be fitted together with other labels. The time then grows
+        with the number of rows that reach the leaf, and with the number of labels of the leaf. On eurlex57k,
+        adding 428 labels to a model with 3,843 labels takes half as long as fitting a new model to the old
+        and the new labels.
 
         The method copies all weights as float32, and then converts the copy to the dtype of the old weights.
         It therefore needs memory for a second model with float32 weights. If the old weights are not float32,
@@ -938,8 +898,7 @@ class LabelTreeClassifier(EditableLabels):
         Notes
         -----
         Rows are processed in groups. Besides the result, the method needs up to about 100 MB of memory for
-        each thread. This memory holds the nodes that the rows of the current groups reach, and the scored
-        labels of these rows.
+        each thread.
         """
         X = self._features(X)
         k = check_count("k", k, 1)
