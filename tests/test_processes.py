@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from scipy.sparse import csc_array, csr_array, issparse
+from scipy.sparse import csc_array, csr_array, issparse, vstack
 from sklearn.base import clone
 
 from children import forked, forks, posix_only
@@ -182,9 +182,14 @@ def test_progress_counts_what_is_learned(classifier, small):
 
 @every_class
 def test_other_threads_run_during_a_fit(classifier, middling):
-    # A short fit can end before the operating system runs the other thread, above all on a busy machine. So
-    # it is tried many times.
-    assert any(another_thread_runs_during_a_fit(classifier, *middling) for _ in range(200))
+    # A short fit can end before the operating system runs the other thread, or before the second report. It
+    # is therefore tried several times, with more and more rows.
+    X, Y = middling
+    for _ in range(7):
+        if any(another_thread_runs_during_a_fit(classifier, X, Y) for _ in range(10)):
+            return
+        X, Y = vstack([X, X], format="csr"), vstack([Y, Y], format="csr")
+    pytest.fail("no other thread ran during a fit")
 
 
 def another_thread_runs_during_a_fit(classifier, X, Y):
