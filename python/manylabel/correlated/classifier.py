@@ -229,9 +229,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``threshold="auto"``, models without couplings and with the penalty `l2_features_` are fitted to the
     same rows as for the choice of the penalty. These models have one common threshold, for which the numbers
     of predicted and true labels in the held-out rows are equal. The threshold of the final model is then
-    chosen on at most 512 training rows. In training rows, the final model and the models without couplings
-    have about the same ratio of predicted to true labels. The threshold is 0 if the held-out rows have fewer
-    than ten positive entries for the sampled labels, or if the solver is "reference".
+    chosen on at most 512 training rows. With this threshold, the final model has about the same ratio of
+    predicted to true labels in training rows as the models without couplings. The threshold is 0 if the
+    held-out rows have fewer than ten positive entries for the sampled labels, or if the solver is
+    "reference".
 
     References
     ----------

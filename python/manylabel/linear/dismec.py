@@ -154,8 +154,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     With the squared hinge loss and a sparse X, "fast" approximates the weights of rare labels by dual
     coordinate descent on some of the rows. All rows with the label are used. Of the rows without the label,
-    only rows with a margin above about -1 are used, because rows with a lower margin have no loss. One row
-    without the label replaces the unused rows. The features of this row are the means over all rows of X.
+    only rows with a margin above about -1 are used, because rows with a lower margin have no loss. A single
+    artificial row without the label replaces the unused rows. Its features are the means over all rows of X.
 
     On the data sets bibtex, delicious and eurlex57k with a sparse X and ``C=1``, "fast" and "exact" give
     similar rankings: the precision at 1, 3 and 5 differs by less than 0.2 percentage points. If C is much
@@ -170,10 +170,10 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     With a sparse X, the fit processes 16 labels at once, or 32 labels if "fast" approximates them. One step
     for all of these labels together takes O(nnz(X)) time, where nnz(X) is the number of stored values of X.
     In addition to the weights, the fit takes 8 bytes of memory per stored value if "fast" approximates all
-    labels, and 16 bytes otherwise. Each thread takes 200 bytes per row and 140 bytes per feature. If rare
-    labels have many rows or Y has unknown entries, a thread takes up to 460 bytes per row and 780 bytes per
-    feature. The fit allocates no dense array of shape (n_samples, n_labels) or (n_labels, n_features).
-    However, `decision_function` returns a dense array.
+    labels, and 16 bytes otherwise. Each thread takes 200 bytes per row and 140 bytes per feature. If "fast"
+    uses many rows for a rare label, or if Y has unknown entries, a thread takes up to 460 bytes per row and
+    780 bytes per feature. The fit allocates no dense array of shape (n_samples, n_labels) or (n_labels,
+    n_features). However, `decision_function` returns a dense array.
 
     With the squared hinge loss, the fit reads a dense X in place and does not copy it. This holds for the
     dtypes float16, float32 and float64 and for any memory order. X may be memory-mapped from a ``.npy`` file.

@@ -154,8 +154,8 @@ class LEMLClassifier(LinearClassifier):
     memory order and may be memory-mapped. The objective is the same as for a sparse X with the same values,
     but products are rounded differently.
 
-    With the Gram matrix of the columns of a dense X, the conjugate gradient steps do not read X. Ridge
-    regressions use this matrix in two cases:
+    For a dense X, ridge regressions compute the Gram matrix of the columns of X in the two cases below. The
+    conjugate gradient steps then use this matrix and do not read X.
 
     - X has at most about 1,670 columns, and at most twice as many columns as rows.
     - X has at least about 20 times as many rows as columns.

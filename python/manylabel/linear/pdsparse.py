@@ -112,7 +112,7 @@ class PDSparseClassifier(SparseLinearClassifier):
     positive scores. If `normalize_` is True, each row of X is first scaled to unit length.
 
     If an entry of Y is unknown (NaN), the loss of its row ignores the label of this entry. A row does not
-    affect the weights if it has none of the labels, or all labels whose entries are known.
+    affect the weights if its known entries are all 0 or all 1.
 
     The loss of a row depends only on two labels: the lowest-scored label that the row has and the
     highest-scored label that it does not have. If many labels are hard to predict, nearly every row has these

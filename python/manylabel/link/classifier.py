@@ -262,17 +262,17 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
-    at most 4000 rows and the 64 most frequent labels. The comparison accounts for the solver and the number
-    of rows of the final fit. With many rows or labels, the comparison takes at most about a tenth of the time
-    of the fit of V. With few rows and labels, the comparison may take longer than the fit of V.
+    at most 4000 rows and the 64 most frequent labels. The errors are adjusted, because the final fit may use
+    another solver and more rows. With many rows or labels, the comparison takes at most about a tenth of the
+    time of the fit of V. With few rows and labels, the comparison may take longer than the fit of V.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
     a fifth of the rows (at most 4000 rows), which are held out. With fewer than 2500 rows, up to five fifths
     are held out, one after the other. For each fifth, the weights of a sample of frequent and rare labels are
     fitted again to the other rows. Each additional fit takes at most about a tenth of the time of the fit of
-    V. With few labels, an additional fit can take longer, because the sample has at least 32 labels, or all
-    labels if there are fewer.
+    V. The sample has at least 32 labels, or all labels if there are fewer than 32. With few labels, the
+    sample is therefore a large part of all labels, and an additional fit can take longer.
 
     A learned threshold corresponds to a probability from 0.01 to 0.99. If the held-out rows have fewer than
     ten positive entries for the sampled labels, the threshold is 0.

@@ -200,8 +200,8 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With ``mode="rule"``, `lam` depends on the number of blocks:
 
-    - With several blocks, `lam` is computed as if all rows were in one block. This block would have just
-      enough of the most frequent labels to cover 95 % of the positive entries of Y.
+    - With several blocks, `lam` is the weight with which a single block of all rows would have just enough of
+    the most frequent labels to cover 95 % of the positive entries of Y.
     - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` gives the same result if there are fewer than
       10,000 rows or 1,000 labels. The model then has the same scores as `estimator` alone, fitted to all rows
       and to all labels that occur in these rows.

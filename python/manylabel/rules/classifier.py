@@ -63,13 +63,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     `fit` adds one rule at a time. It grows each rule on a bootstrap sample of the rows, one condition at a
     time. Among the conditions on randomly drawn features, it adds the condition that lowers the loss most
-    [1]_. The scores of the head are a Newton step that lowers the loss of all training rows that the rule
-    covers.
+    [1]_. After the last condition, `fit` computes the head with one Newton step for the loss of all training
+    rows that the rule covers. By default, `fit` halves this step until the step lowers the loss sufficiently
+    (see `step`).
 
     Label binning puts labels with similar Newton steps into one bin. All labels of a bin get one score [2]_.
     With label binning, `fit` solves one equation per bin for each head, instead of one equation per label. By
-    default, there is no label binning, and a step that does not lower the loss sufficiently is halved (see
-    `step`).
+    default, there is no label binning.
 
     Parameters
     ----------
@@ -96,22 +96,25 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Maximum number of bins of each of the two groups of labels (see `label_binning`); >= `min_bins`. None
         means no limit.
     hessian : {"paper", "restricted"}, default="paper"
-        Whether Newton steps use mixed second derivatives of the loss. A mixed derivative is a derivative with
-        respect to the scores of two different labels in one bin. "restricted" uses the mixed derivatives.
-        "paper" ignores them, as in [2]_, and takes shorter steps than "restricted". This parameter has an
-        effect only with label binning and the example-wise loss.
+        Which mixed second derivatives of the loss the Newton steps use. A mixed second derivative is taken
+        with respect to the scores of two different labels. Both settings use the mixed derivatives for two
+        labels in different bins. "restricted" also uses the mixed derivatives for two labels in the same bin.
+        "paper" ignores these derivatives, as in [2]_, and takes shorter steps than "restricted". This
+        parameter has an effect only with label binning and the example-wise loss.
     step : {"auto", "newton", "safeguarded"}, default="auto"
         Length of a step. "newton" takes the full Newton step. "safeguarded" halves the Newton step until the
         step lowers the loss sufficiently (Armijo's rule). "auto" is "newton" for the label-wise loss, and for
-        label binning with ``hessian="paper"``. In all other cases, "auto" is "safeguarded", because full
-        Newton steps are too long if most labels are rare.
+        label binning with ``hessian="paper"``. In all other cases, "auto" is "safeguarded". In these cases,
+        full Newton steps are too long if most labels occur in few rows.
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
-        `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, "exact"
-        also computes new label bins for each condition that it tries. With the example-wise loss, "fast" can
-        instead reuse the label bins of the rows that the rule covers so far. It reuses label bins only if a
-        head has at most about ``2 * sqrt(n_labels)`` bins. The label bins of a finished rule are always
-        computed again.
+        `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, both
+        settings normally compute new label bins for each condition that they try. There is one exception:
+        with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" reuses label
+        bins. "fast" then computes label bins once, from the rows that the rule covers before the next
+        condition is added. "fast" uses these bins for all conditions on features with mostly nonzero values.
+        With more than 256 labels, "fast" also uses these bins for some of the conditions on other features.
+        The label bins of a finished rule are always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -136,10 +139,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         "subset-accuracy", "hamming" and "example-f1". "subset-accuracy" is the fraction of rows with a
         completely correct label set. "hamming" is the Hamming loss, the fraction of wrong entries.
         "example-f1" is the mean F1 of the rows, where an empty label set has an F1 of 0. With a measure,
-        `fit` compares the two methods in the Notes by this measure on held-out rows. It chooses the better
-        method. With many rows, a fit with a measure takes about twice as long as a fit without a measure.
-        With a few hundred rows, it takes up to six times as long. After a fit with a measure, `predictor` may
-        be set to another measure.
+        `fit` tunes a variant of "known-label-sets" and a variant of "signs" on held-out rows (see Notes).
+        `predict` then uses the variant that is better for this measure on the held-out rows. With many rows,
+        a fit with a measure takes about twice as long as a fit without a measure. With a few hundred rows, it
+        takes up to six times as long. After a fit with a measure, `predictor` may be set to another measure.
     categorical_features : sequence of int, bool or str, default=None
         Nominal (categorical) features, given as column positions, as a boolean mask or as feature names.
         Conditions on a nominal feature test whether the feature is equal to a value. All other features are
@@ -189,13 +192,13 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     label_set_weights_ : ndarray of shape (n_label_sets,), dtype float64
         Weight of each label set: the sum of the weights of the training rows with this label set.
     choice_powers_, choice_bounds_ : ndarray of shape (3,), dtype float64
-        Power of the first method and bound of the second method in the Notes, for the measures
-        "subset-accuracy", "hamming" and "example-f1" in this order. The attributes exist only if `predictor`
-        was a measure in `fit`.
+        If `predictor` is a measure, `predict` uses one of two methods (see Notes). `choice_powers_` contains
+        the power of method 1, and `choice_bounds_` contains the bound of method 2. The three entries are for
+        the measures "subset-accuracy", "hamming" and "example-f1", in this order. The attributes exist only
+        if `predictor` was a measure in `fit`.
     choice_by_sets_ : ndarray of shape (3,), dtype uint8
-        Chosen method for each measure, in the order of `choice_powers_` (see Notes). 1 means a known label
-        set, and 0 means all labels with scores above a bound. The attribute exists only if `predictor` was a
-        measure in `fit`.
+        Chosen method for each measure, in the order of `choice_powers_` (see Notes). The value is 1 for
+        method 1, and 0 for method 2. The attribute exists only if `predictor` was a measure in `fit`.
     seed_ : int
         Seed of the fit, which was drawn from `random_state`.
     rules_ : Rules
@@ -226,25 +229,27 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     If `predictor` is a measure, `fit` chooses one of two methods for `predict`:
 
-    - A known label set. The method predicts the label set in `label_sets_` with the smallest value of
-      ``loss - a * log(f)``. Here, loss is the example-wise loss, f is the weight of the label set in
-      `label_set_weights_`, and a is a power from 0 to 1. With a = 0, the method is "known-label-sets". A
-      larger power gives more preference to frequent label sets.
-    - All labels with scores above a bound. For "example-f1", the method always predicts the label with the
-      highest score as well.
+    - Method 1 predicts a known label set: the label set in `label_sets_` with the smallest value of
+      ``loss - a * log(f)``. Here, loss is the example-wise loss, and f is the weight of the label set in
+      `label_set_weights_`. The power a is a number from 0 to 1. With a = 0, method 1 is the same as
+      "known-label-sets". A larger power gives more preference to frequent label sets.
+    - Method 2 predicts all labels with scores above a bound. For "example-f1", method 2 always predicts the
+      label with the highest score as well.
 
-    On held-out rows, `fit` first chooses the power and the bound, and then the method that is better for the
-    measure. To get scores for these rows, `fit` fits further models. For each further model, a different
-    quarter of the rows is held out, but at most 16,384 rows. With at least 2,048 rows, there is one further
-    model. With 4 to 2,047 rows, there are two to four further models. With fewer than four rows, there is
-    none, and the power and the bound are 0. The measure weights the rows by `sample_weight`, and leaves out
-    unknown entries of Y. A warm start repeats the choice with new models of up to `n_rules` rules.
+    On held-out rows, `fit` first chooses the power of method 1 and the bound of method 2. Then `fit` chooses
+    the method that is better for the measure. To get scores for the held-out rows, `fit` fits further models.
+    Each further model holds out a quarter of the rows, but at most 16,384 rows, and is fitted to the other
+    rows. No row is held out twice. With at least 2,048 rows, there is one further model. With 4 to 2,047
+    rows, there are two to four further models, because at least 512 rows should be held out in total. With
+    fewer than four rows, there is no further model, and the power and the bound are 0. The measure weights
+    the rows by `sample_weight`, and leaves out unknown entries of Y. A warm start repeats the choice with new
+    models of up to `n_rules` rules.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
     of X. If `predictor` is a measure, `fit` also copies X and Y for the further models, one model at a time.
     With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
-    (n_labels, n_labels). With more than 256 labels, these matrices are not needed if `fit` reuses label bins
-    (see `search`).
+    (n_labels, n_labels). There is one exception: with more than 256 labels, no matrices of this shape are
+    stored if ``search="fast"`` reuses label bins (see `search`).
 
     Up to four threads of `fit` wait for work without sleeping. With n threads, the processor time is
     therefore at least about ``min(n, 4)`` times the elapsed time. If several fits run at the same time in

@@ -114,10 +114,11 @@ class LabelTreeClassifier(EditableLabels):
         Notes). Predictions with three trees take four to ten times as long as with one tree.
     branching : int, default=512
         Maximum number of children of a node; from 2 to 65,535. With few children, a tree has more levels, and
-        a prediction is more likely to miss a correct label. With the default, all leaves are children of the
-        root if there are at most about 200,000 labels. On synthetic data with 72,354 labels, the precision at
-        1 (P@1) is 94.5 % with this default and 92.6 % with 64 children. The two fits take about the same
-        time.
+        a prediction is more likely to miss a correct label. With the defaults of `branching` and `max_leaf`,
+        the root can have 512 leaves of 400 labels, so 204,800 labels in total. With up to this number of
+        labels, all leaves of a balanced tree are children of the root. On synthetic data with 72,354 labels,
+        the precision at 1 (P@1) is 94.5 % with 512 children and 92.6 % with 64 children. The two fits take
+        about the same time.
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
@@ -143,19 +144,19 @@ class LabelTreeClassifier(EditableLabels):
         child are the rows that have a label below another child of the same node, but none below this child.
         This is the rule of [1]_. With "routed", the labels of a leaf have further negative examples: the rows
         that reach the leaf, but have none of its labels. The children of a node also have further negative
-        examples: the rows that reach the node, but have no label below it. To find these rows, `fit` searches
-        the tree with up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit is
-        faster, but rankings are usually worse.
+        examples: the rows that reach the node, but have no label below this node. To find these rows, `fit`
+        searches the tree with up to ``1.25 * beam`` nodes of each level (see Notes). With "siblings", the fit
+        is faster, but rankings are usually worse.
     loss : {"squared_hinge", "logistic"}, default="squared_hinge"
         Loss of the linear classifiers. With "logistic", each classifier is an L2-regularized logistic
         regression, and the probability of a node or label is the logistic function of its margin. A fit with
         "logistic" takes longer, because ``solver="fast"`` then saves no time. For a comparison of the losses,
         see Notes.
     combine : {"product", "leaf"}, default="product"
-        How the score of a label is computed, before the threshold is subtracted. With "product", the score is
-        the logarithm of a product: the probability of the label times a power of the path probability of its
-        leaf (see Notes). With "leaf", the score is the margin of the label, and the probabilities of the
-        nodes only determine which leaves a row reaches.
+        How the score of a label is computed. The score is a value of the label minus the threshold (see
+        `threshold`). With "product", the value is the logarithm of a product (see Notes). The factors are the
+        probability of the label and a power of the path probability of its leaf. With "leaf", the value is
+        the margin of the label, and the probabilities of the nodes only determine which leaves a row reaches.
     path_weight : float or "auto", default="auto"
         Exponent of the path probability of the leaf, with ``combine="product"``; finite and >= 0. With 0, the
         path does not influence the score. "auto" tries eight values from 0 to 1. It chooses the smallest
@@ -175,12 +176,12 @@ class LabelTreeClassifier(EditableLabels):
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
-        after the subtraction. "auto" learns the threshold on held-out rows, so that about the right number of
-        labels is predicted (see Notes). "zero" is a threshold that does not depend on the data. With
-        ``combine="leaf"``, this threshold is 0, so that labels with positive margins are predicted. With
-        ``combine="product"``, it is the logarithm of the probability of a label with the margin 0. This value
-        is -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
+        Number that is subtracted from the value of a label to get the score (see `combine`). `predict`
+        assigns the labels with positive scores. "auto" learns the threshold on held-out rows, so that about
+        the right number of labels is predicted (see Notes). "zero" is a threshold that does not depend on the
+        data. With ``combine="leaf"``, this threshold is 0, so that labels with positive margins are
+        predicted. With ``combine="product"``, it is the logarithm of the probability of a label with the
+        margin 0. This value is -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
@@ -191,12 +192,13 @@ class LabelTreeClassifier(EditableLabels):
         values of X are nonzero, and "rows" otherwise.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over all its positive
-        and negative examples, within `tol`. "fast" approximates the optimum for rare labels and rare
-        children, as `DiSMECClassifier` does for rare labels of a sparse X. For other labels and children,
-        "fast" computes the optimum as "exact" does. The positive examples of a child are the rows with a
-        label below the child. A label or child is rare if fewer than 1 % of its examples are positive. If at
-        most an eighth of the values of X are nonzero, this limit is 20 % for labels and children with up to
-        300 positive examples. With the logistic loss, "fast" is the same as "exact".
+        and negative examples, within `tol`. The positive examples of a child are the rows with a label below
+        the child. A label or child is rare if the share of positive examples among its examples is below a
+        limit. If more than an eighth of the values of X are nonzero, the limit is 1 %. Otherwise, the limit
+        is 20 % for labels and children with up to 300 positive examples, and 1 % for all others. "fast"
+        approximates the optimum for rare labels and rare children, as `DiSMECClassifier` does for rare labels
+        of a sparse X. For other labels and children, "fast" computes the optimum as "exact" does. With the
+        logistic loss, "fast" is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -210,8 +212,8 @@ class LabelTreeClassifier(EditableLabels):
     C_ : float
         The value of `C`, as given or chosen.
     threshold_ : float
-        The value of `threshold`, as given or learned. The threshold is subtracted from all scores, so that
-        predicted labels have positive scores.
+        The value of `threshold`, as given or learned. The threshold is already subtracted in all scores, so
+        that predicted labels have positive scores.
     normalize_ : bool
         Whether rows are scaled to unit length before they are scored.
     column_shift_, column_scale_ : ndarray of shape (n_features,), dtype float64
@@ -234,8 +236,8 @@ class LabelTreeClassifier(EditableLabels):
         converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
         The children of node v are the nodes ``range(node_children_[v], node_children_[v + 1])``. This range
-        is empty if node v is a leaf. The first nodes are the roots of the trees, so ``node_children_[0]`` is
-        the number of trees.
+        is empty if node v is a leaf. The first nodes are the roots of the trees, and the children of node 0
+        follow directly after the roots. Therefore, ``node_children_[0]`` is the number of trees.
     node_label_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
         children have no labels.
@@ -253,9 +255,10 @@ class LabelTreeClassifier(EditableLabels):
         ``chunk_weights_[chunk_weight_ends_[v]:chunk_weight_ends_[v + 1]]``.
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
         Hash tables of the nodes, one after the other. A prediction uses the hash table of a node to find the
-        weights of a feature. The features of a node are divided into buckets. The table contains the position
-        of the first feature of each bucket, and then the number of features. Position 0 is the first feature
-        of the node in `chunk_features_`.
+        weights of a feature. The features of a node are divided into buckets. The table of a node has one
+        entry for each bucket: the position in the node at which the features of the bucket begin. Position 0
+        is the first feature of the node in `chunk_features_`. The last entry of the table is the number of
+        features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         The features that have weights: first those of node 0, then those of node 1, and so on. The features
         of a node are sorted by bucket. A feature remains in the array even if all its weights were rounded to
@@ -314,11 +317,12 @@ class LabelTreeClassifier(EditableLabels):
       mean over the trees.
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
-    all labels. With several trees, a row can reach the leaf of a label in only some of the trees. With
-    ``combine="leaf"``, `predict` and `predict_topk` then use the mean margin over these trees. With
-    ``combine="product"``, they estimate ``p * q**path_weight_`` for each of the other trees. The estimate is
-    the mean over the trees in which the row reaches the leaf, but at most ``(r / 2)**path_weight_``. Here r
-    is the highest path probability of the nodes that the search of the other tree did not keep.
+    all labels. With several trees, a label has one leaf in each tree, and a row may reach only some of these
+    leaves. With ``combine="leaf"``, `predict` and `predict_topk` then use the mean margin over the trees in
+    which the row reaches the leaf. With ``combine="product"``, both methods estimate ``p * q**path_weight_``
+    for each tree in which the row does not reach the leaf. The estimate is the mean of this value over the
+    trees in which the row reaches the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest
+    path probability of the nodes that the search dropped in the tree for which the estimate is made.
     `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better,
@@ -346,14 +350,16 @@ class LabelTreeClassifier(EditableLabels):
     With ``path_weight="auto"`` or ``threshold="auto"``, these values are chosen on held-out rows. A tenth of
     the rows is held out, or up to a quarter if the data set is small, but at most 4,096 rows. With several
     trees, fewer rows may be held out to save memory. The weights of the model are fitted to all rows,
-    including the held-out rows. To score the held-out rows, `fit` uses a copy of the weights, which a few
-    solver steps adapt to the other rows. With ``label_vectors="rows"``, the vector of a label leaves out its
-    held-out rows, unless the label has no other rows.
+    including the held-out rows. Therefore, `fit` copies the weights, and a few solver steps adapt the copy to
+    the rows that are not held out. This copy scores the held-out rows. With ``label_vectors="rows"``, the
+    vector of a label leaves out its held-out rows, unless the label has no other rows.
 
-    `path_weight_` is the smallest value whose sum of P@1, P@3 and P@5 on the held-out rows is within 0.1
-    percent of the largest sum. It is 1 if all sums are equal, or if the held-out rows have fewer than 200
-    labels in total. `threshold_` is chosen so that the held-out rows get as many predicted labels as they
-    have true labels. If they have fewer than ten labels in total, the threshold is the same as with "zero".
+    With ``path_weight="auto"``, `fit` computes the sum of P@1, P@3 and P@5 on the held-out rows for each of
+    eight values from 0 to 1. `path_weight_` is the smallest value whose sum is within 0.1 percent of the
+    largest sum. There are two exceptions: `path_weight_` is 1 if all sums are equal, or if the held-out rows
+    have fewer than 200 labels in total. `threshold_` is chosen so that the held-out rows get as many
+    predicted labels as they have true labels. If the held-out rows have fewer than ten labels in total, the
+    threshold is the same as with "zero".
 
     If most weights of a node are not 0, as is usual for dense features, the node stores all weights,
     including those that are 0. Predictions then need no hash table to find the weights of a feature. For
@@ -378,8 +384,8 @@ class LabelTreeClassifier(EditableLabels):
 
     A dense X is converted to sparse rows if at most half of its values are nonzero. Otherwise, X is used as
     it is, in float16, float32 or float64 and in any memory order. Each thread then fits up to four nodes at a
-    time, and copies the rows of these nodes in float32. The copies for the root, which has all rows, take up
-    to twice the memory of a float32 X.
+    time, and makes one or two float32 copies of the rows of each node. The root of a tree has all rows, so
+    the copies for the root take up to twice the memory of a float32 X.
 
     The dtype and the memory order of a dense X do not change the result if the values are the same. A sparse
     X with the same values gives the same trees, unless `label_vectors` is "rembrandt". With the same C, it
