@@ -113,19 +113,19 @@ class CorrLogClassifier(MultiLabelClassifier):
         - "fista" computes the optimum by accelerated proximal gradient steps.
         - "auto" computes the same optimum. If possible, "auto" starts with quasi-Newton steps, which usually
           need at most a third of the gradient evaluations of "fista". Let s be 1 plus the number of features
-          and labels that are not constant. Quasi-Newton steps require ``epsilon > 0``, ``s <= 2048``, and at
-          least ``2 * s`` rows. X and Y together must have at least about ``s**2 / 8`` nonzero values. If a
-          requirement is not met, "auto" is "fista".
+          that are not constant plus the number of labels that are not constant. Quasi-Newton steps require
+          ``epsilon > 0``, ``s <= 2048``, and at least ``2 * s`` rows. X and Y together must have at least
+          about ``s**2 / 8`` nonzero values. If a requirement is not met, "auto" is "fista".
         - "reference" is the algorithm in the code of the authors of [2]_, to reproduce their results. The
           algorithm takes at most 500 steps of fixed size. After 20 steps, it stops as soon as a step changes
           the objective by less than 0.1 %. This early stopping regularizes the model. The penalty of a
           coupling is ``l2_pairs * (2 * c**2 + epsilon * abs(c))``, and `coding` must be "01".
     standardize : bool or "auto", default="auto"
-        Whether `l2_features` penalizes the weights of features scaled to unit variance. If True, the weight
-        of a feature is multiplied by the standard deviation of the feature, and this product is penalized. If
-        False, the weight itself is penalized. `coef_` always contains the weights of the unscaled features.
-        "auto" is True if more than an eighth of the values of X are nonzero. For text data, False is better,
-        because the weights of rare words then stay small.
+        Whether the penalty of a weight takes the scale of the feature into account. If True, the penalty
+        applies to the weight times the standard deviation of the feature, as if the feature were scaled to
+        unit variance. If False, the penalty applies to the weight itself. `coef_` always contains the weights
+        of the unscaled features. "auto" is True if more than an eighth of the values of X are nonzero. For
+        text data, False is better, because the weights of rare words then stay small.
     tol : float, default=1e-4
         Tolerance of the KKT violation; finite and > 0. The KKT violation measures how far the fit is from the
         optimum. It is the largest absolute entry of the (sub)gradient of the objective, for features scaled
@@ -209,29 +209,31 @@ class CorrLogClassifier(MultiLabelClassifier):
     (n_samples, n_labels) is stored.
 
     If two labels nearly determine each other in the training rows, their coupling has a very large absolute
-    value. Examples are two labels that nearly always occur together, and two labels of which nearly every row
-    has exactly one. In predictions, each label of the pair then determines the other label. A larger
-    `l2_pairs` prevents such large couplings.
+    value. For example, two labels nearly determine each other if they nearly always occur together, or if
+    nearly every row has exactly one of them. In predictions, each label of the pair then determines the other
+    label. A larger `l2_pairs` prevents such large couplings.
 
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data. The sample has an eighth of
-    the rows (between 4,096 and 16,384) and 1/64 of the labels (between 32 and 512). If there are fewer rows
-    or labels, all are used. A quarter of the sampled rows is held out, or several quarters in turn if there
-    are fewer than 2,048 rows. Models without couplings are fitted to the other sampled rows, and compared by
-    their mean log loss on held-out rows. On small data sets, the choice takes about 0.1 seconds.
+    the rows, but at least 4,096 and at most 16,384 rows. The sample has 1/64 of the labels, but at least 32
+    and at most 512 labels. With fewer than 4,096 rows, all rows are used. With fewer than 32 labels, all
+    labels are used. A quarter of the sampled rows is held out, or several quarters in turn if there are fewer
+    than 2,048 rows. Models without couplings are fitted to the other sampled rows, and compared by their mean
+    log loss on held-out rows. On small data sets, the choice takes about 0.1 seconds.
 
     The first penalty that is tried is ``max(0.001, 2 / n)``. Here, n is the number of rows of X, or the sum
     of `sample_weight` if given. If features are not standardized, the first penalty is multiplied by the mean
-    variance of the features that are not constant. The penalty is then divided or multiplied by ``sqrt(10)``
-    as long as a step lowers the log loss by more than 2 %. All steps together change the penalty by at most a
+    variance of the features that are not constant. The penalty is then divided by ``sqrt(10)`` as long as
+    each division lowers the log loss by more than 2 %. If the first division does not, the first penalty is
+    instead multiplied by ``sqrt(10)`` in the same way. All steps together change the penalty by at most a
     factor of 1,000. If the held-out rows have fewer than ten positive entries for the sampled labels, the
     first penalty is chosen.
 
     With ``threshold="auto"``, models without couplings and with the penalty `l2_features_` are fitted to the
     same rows as for the choice of the penalty. These models have one common threshold, for which the numbers
-    of predicted and true labels in the held-out rows are equal. The threshold of the final model is then
-    chosen on at most 512 training rows. With this threshold, the final model has about the same ratio of
-    predicted to true labels in training rows as the models without couplings. The threshold is 0 if the
-    held-out rows have fewer than ten positive entries for the sampled labels, or if the solver is
+    of predicted and true labels in the held-out rows are equal. For this threshold, the ratio of predicted to
+    true labels is also computed in the rows that the models were fitted to. The threshold of the final model
+    is chosen so that the final model has about the same ratio in at most 512 training rows. The threshold is
+    0 if the held-out rows have fewer than ten positive entries for the sampled labels, or if the solver is
     "reference".
 
     References

@@ -68,8 +68,9 @@ class LabelCalibrator(MultiLabelClassifier):
         "isotonic", the labels of a group share one curve, but frequent labels have separate curves (see the
         Notes of `LabelCalibrator`). "all" fits one curve to the candidates of all held-out rows, and all
         labels use this curve. "none" fits a separate curve for each label, without data of other labels. With
-        "none", a label that is a candidate in no held-out row gets the curve of "all". Both "all" and "none"
-        fit sigmoids by Platt's method [1]_, and isotonic curves by isotonic regression [2]_.
+        "none", a label that is a candidate in no held-out row gets the curve of "all". With "all" and "none",
+        `method` determines how the curves are fitted: "sigmoid" uses Platt's method [1]_, and "isotonic" uses
+        isotonic regression [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -104,8 +105,9 @@ class LabelCalibrator(MultiLabelClassifier):
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
         Points of the common curve f, with the method "sigmoid". The curve of each label is computed from f
         (see `intercept_`). The arrays contain increasing scores and the log-odds at these scores. Between two
-        scores, f is linear. Below the lowest and above the highest score, f continues as a straight line. If
-        the arrays are empty, as with the pooling "none" or "all", f(score) is the score itself.
+        scores, f is linear. Below the lowest and above the highest score, f continues as a straight line.
+        With the pooling "none" or "all", the arrays are empty. For empty arrays, f(score) is the score
+        itself.
     intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
         Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
         ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve.
@@ -113,8 +115,9 @@ class LabelCalibrator(MultiLabelClassifier):
         Strength of the pooling, with the method "sigmoid" and the pooling "frequency". A smaller value means
         stronger pooling: the curves of labels are closer to the curves of their groups. If `variance_` is 0,
         all labels of a group have the same curve. The value is from 0 to 3 and is chosen by cross-validation.
-        The curve of a label has a shift ``a``, which the Notes of `LabelCalibrator` define. The prior of
-        ``a`` is normal, with the ``a`` of the label's group as mean and `variance_` as variance.
+        The curve of each label and of each group has a shift, the number ``a`` in the Notes of
+        `LabelCalibrator`. The prior of a label's shift is normal. The mean of this prior is the shift of the
+        label's group, and the variance is `variance_`.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -132,8 +135,9 @@ class LabelCalibrator(MultiLabelClassifier):
 
     Notes
     -----
-    The training rows are the rows to which `estimator_` was fitted. With ``cv="prefit"``, the training rows
-    are not known, and the rows that are passed to `fit` are used instead.
+    The groups of ``pooling="frequency"`` and the labels in `unseen_` depend on the training rows. The
+    training rows are the rows to which `estimator_` was fitted. With ``cv="prefit"``, the training rows are
+    not known, and the rows that are passed to `fit` are used instead.
 
     With ``method="sigmoid"`` and ``pooling="frequency"``, `fit` first computes a common curve f for all
     labels. The value f(s) is the log-odds that a candidate with score s is a true label. The curve f is
@@ -158,7 +162,8 @@ class LabelCalibrator(MultiLabelClassifier):
 
     ``cv="auto"`` uses five folds if Y has fewer than 250,000 ones. The probabilities are then better than if
     a tenth of the rows is held out. In tests with DiSMEC and label trees, five folds lowered the log loss on
-    test rows. The table shows the change of the log loss if five folds replace a tenth of the rows:
+    test rows. The table shows by how much five folds changed the log loss, compared with a tenth of the rows
+    held out:
 
     ======================= ======================== ======================
     data                    ones in a tenth of rows  change of the log loss
@@ -180,9 +185,9 @@ class LabelCalibrator(MultiLabelClassifier):
     mostly random.
 
     `predict_topk` ranks labels by scores, and `predict_proba_topk` by probabilities. The rankings can differ,
-    because labels have different curves. With label trees on citeulike-t, the precision at 5 differed by 0.2
-    percentage points. The ranking by scores was better with a tenth of the rows, and the ranking by
-    probabilities was better with five folds.
+    because labels have different curves. With label trees on citeulike-t, the precision at 5 of the two
+    rankings differed by 0.2 percentage points. The ranking by scores was better with a tenth of the rows held
+    out, and the ranking by probabilities was better with five folds.
 
     If Y has unknown entries (NaN), they are passed to `estimator`, which must then be from this library. The
     curves are fitted to the known entries of the held-out rows.
@@ -195,8 +200,8 @@ class LabelCalibrator(MultiLabelClassifier):
     size rows × labels is allocated, except for the results of `predict_proba` and `decision_function`. The
     dense scores of a classifier of another library are computed for a few rows at a time.
 
-    If `estimator` is from another library, Ctrl-C ends the fit only when the running fit of `estimator` is
-    done.
+    If `estimator` is from another library, Ctrl-C ends the fit of the calibrator only when the running fit of
+    `estimator` is done.
 
     References
     ----------

@@ -89,9 +89,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     variant : {"power", "ritz"}, default="power"
         Vectors from which U is computed. `fit` multiplies the random vectors by ``Y'PY`` ``n_iter + 1``
         times. "power" uses the vectors after the last multiplication, like the code of the authors of [1]_
-        and [2]_. "ritz" uses the vectors before the last multiplication, like algorithm 1 of [1]_. The two
-        variants take the same time, but "power" is more accurate. To reach the same accuracy with "ritz",
-        increase `n_iter` by 1.
+        and [2]_. "ritz" uses the vectors before the last multiplication, like algorithm 1 of [1]_. The result
+        of the last multiplication then determines which linear combinations of these vectors are the columns
+        of U. The two variants take the same time, but "power" is more accurate. To reach the same accuracy
+        with "ritz", increase `n_iter` by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
         comparison. "gaussian" draws U at random (compressed sensing). With "pca", the columns of W are the
@@ -159,10 +160,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     updates change Y considerably, `fit` also computes U again. W is computed at most ten times, usually two
     or three times.
 
-    `fit` stops earlier if the updates are small. Their root mean square is then at most 0.01 times the root
-    mean square of the predictions. With "cg", this factor is ``max(0.01, 5 * tol)``, and `fit` may stop even
-    earlier if "cg" does not converge. After small updates, the residuals of unknown entries are close to 0. U
-    and W then depend almost only on the known entries.
+    `fit` stops before the tenth computation of W if the updates are small. Updates are small if their root
+    mean square is at most 0.01 times the root mean square of the predictions. With "cg", this factor is
+    ``max(0.01, 5 * tol)``, and `fit` may stop even earlier if "cg" does not converge. After small updates,
+    the residuals of unknown entries are close to 0. U and W then depend almost only on the known entries.
 
     However, unknown entries count as 0 while `fit` chooses a penalty or the number of components. With
     ``embedding="gaussian"``, U is random and does not depend on Y, and the predictions use the pseudo-inverse
@@ -216,10 +217,10 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     features have different scales, ``l2_final=1`` is far too large.
 
     With ``l2="auto"`` or ``l2_final="auto"``, `fit` searches for the penalty with the lowest leave-one-out
-    error. If X is sparse, the search starts at the value 1 of the parameter. If X is dense, the search starts
-    at the best of five values from 1e-6 to 100. The search then multiplies or divides the penalty by
-    ``sqrt(10)`` as long as the error falls, but at most 12 times. The search tries at least three penalties
-    for a sparse X, and at least seven for a dense X.
+    error. If X is sparse, the search for `l2` starts at ``l2=1``, and the search for `l2_final` starts at
+    ``l2_final=1``. If X is dense, each search starts at the best of five values from 1e-6 to 100. The search
+    then multiplies or divides the penalty by ``sqrt(10)`` as long as the error falls, but at most 12 times.
+    The search tries at least three penalties for a sparse X, and at least seven for a dense X.
 
     `fit` computes the leave-one-out error of a penalty from the residuals of a single regression on all rows
     and from the leverages of the rows. The leverage of a row measures how much the labels of the row change
@@ -228,7 +229,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     - With "cholesky", a factorization and exact leverages take O(n_samples n_features^2 + n_features^3) time.
     - With "dual", a factorization and exact leverages take O(n_samples^3) time.
-    - With "cg", `fit` estimates the leverages by a second regression, with 64 random target columns.
+    - With "cg", `fit` estimates the leverages by a second regression with 64 random target columns, which
+      takes O(nnz(X) t) time.
 
     The code of the authors of [1]_ and [2]_ uses ``l2_final=1e-6`` and ``n_iter=2`` for all data sets. For
     the data set LSHTC, the code divides each row by its sum and uses

@@ -94,15 +94,15 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
-        objective is small relative to this norm at zero weights. The largest allowed ratio of the two norms
-        is ``tol * min(positives, negatives) / n_samples``. Here, positives and negatives are the numbers of
-        rows with and without the label. For rare labels, "fast" uses other stopping rules. If X is sparse, it
-        uses the rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ
-        by at most ``30 * tol``. The Notes have the rule for a dense X.
+        objective is small enough. The largest allowed norm is ``tol * min(positives, negatives) / n_samples``
+        times the norm of the gradient at zero weights. Here, positives and negatives are the numbers of rows
+        with and without the label. For rare labels, "fast" uses other stopping rules. If X is sparse, it uses
+        the rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ by
+        at most ``30 * tol``. The Notes have the rule for a dense X.
     max_iter : int, default=1000
-        Maximum number of steps per label; >= 1. If X is sparse, "fast" fits a rare label in several runs of
-        dual coordinate descent. A step is then a pass over the rows that "fast" uses for this label.
-        `max_iter` is the maximum number of passes in each run.
+        Maximum number of steps per label; >= 1. Rare labels are an exception if X is sparse and the solver is
+        "fast". Each rare label is then fitted in several runs of dual coordinate descent, and `max_iter` is
+        the maximum number of passes per run. A pass visits the rows that "fast" uses for the label.
     random_state : int, RandomState instance or None, default=None
         Seed of the order in which "fast" visits the rows of a rare label. Pass an int for exactly
         reproducible results.
@@ -130,23 +130,23 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     -----
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
-    is small. The weights in `coef_` are fitted to all rows. For a sample of the labels, a few solver steps
-    adapt copies of these weights to the rows that are not held out. The copies then compute the margins of
-    the held-out rows. If the held-out rows have fewer than ten positive entries for the sampled labels, the
-    threshold is 0. Learning the threshold takes up to 15 % of the fit time, or more if the fit takes only a
-    few milliseconds.
+    is small. The weights in `coef_` are fitted to all rows, including the held-out rows. Therefore, `fit`
+    copies the weights of a sample of the labels, and adapts the copies to the remaining rows by a few solver
+    steps. The margins of the held-out rows are computed with these copies. If the held-out rows have fewer
+    than ten positive entries for the sampled labels, the threshold is 0. Learning the threshold takes up to
+    15 % of the fit time, or more if the fit takes only a few milliseconds.
 
     With ``C="auto"``, C is chosen on a sample of at most 16,384 rows and at most 512 labels. A quarter of the
-    sampled rows is held out, and models are fitted to the other sampled rows. On small data sets, several
-    quarters are held out in turn, as in cross-validation. The search starts at a value between 0.3 and 3. It
-    multiplies or divides C by ``sqrt(10)`` as long as the models clearly improve. C stays between 0.001 and
-    100. The search does not depend on `random_state`. The models are compared on the held-out rows by one of
-    two measures:
+    sampled rows is held out, and models are fitted to the other sampled rows. If the sample has fewer than
+    2,048 rows, one to three of the other quarters are then held out in turn, as in cross-validation. The
+    search starts at a value between 0.3 and 3. It multiplies or divides C by ``sqrt(10)`` as long as the
+    models clearly improve. C stays between 0.001 and 100. The search does not depend on `random_state`. The
+    models are compared on the held-out rows by one of two measures:
 
-    - If more than five labels occur in Y (more than 32 labels if `normalize` does not scale rows), the
-      measure is the mean of the precisions at 1, 3 and 5. After the search, C is refined by interpolation
-      between the best value and its two neighbors.
-    - Otherwise, the measure is the loss.
+    - If more than five labels occur in Y, the measure is the mean of the precisions at 1, 3 and 5. If
+      `normalize` does not scale rows, the limit is 32 labels instead of five. After the search, C is refined
+      by interpolation between the best value and its two neighbors.
+    - If the number of labels does not exceed the limit, the measure is the loss.
 
     If the held-out rows have fewer than ten positive entries for the sampled labels, C is 1. On small data
     sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets,
@@ -164,8 +164,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     With the squared hinge loss and a dense X, "fast" minimizes the objective over all rows, as "exact" does.
     For rare labels, the tolerance of the gradient is ten times as large as with "exact". The fit of a rare
     label also stops after a step that hardly lowers the objective. The limit for this decrease is
-    proportional to `tol`. The weights from "fast" are closer to the weights from "exact" than with a sparse
-    X. The weights for a dense X can differ slightly from the weights for a sparse X with equal values.
+    proportional to `tol`. With a dense X, the weights from "fast" differ less from the weights from "exact"
+    than with a sparse X. The weights for a dense X can differ slightly from the weights for a sparse X with
+    equal values.
 
     With a sparse X, the fit processes 16 labels at once, or 32 labels if "fast" approximates them. One step
     for all of these labels together takes O(nnz(X)) time, where nnz(X) is the number of stored values of X.
@@ -180,9 +181,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     The memory that the fit needs in addition to X and the weights is usually about a fifth of the size of X
     in float32. It is at most about half of this size, or up to 100 MB if X is small.
 
-    With the logistic loss, the fit makes two copies of a dense X. Each of the two copies takes 4 bytes per
-    value, or 8 bytes per nonzero value if some values are 0. If `normalize` scales the columns, a third copy
-    takes 4 bytes per value.
+    With the logistic loss, the fit makes two copies of a dense X. If no value is 0, each copy takes 4 bytes
+    per value. Otherwise, each copy takes 8 bytes per nonzero value. If `normalize` scales the columns, a
+    third copy takes 4 bytes per value.
 
     References
     ----------

@@ -121,21 +121,22 @@ class LEMLClassifier(LinearClassifier):
 
     With ``alpha="auto"``, some rows are held out. Short fits to the other rows try values of alpha that
     differ by factors of 3. From the losses on the held-out rows, `fit` estimates the value of alpha with the
-    lowest loss. It then takes a smaller value with an estimated loss at most 0.5 % higher, because a smaller
-    alpha gives better rankings. The held-out part has up to a quarter of the rows, and at most 2,000 rows.
-    With ridge regressions and fewer than 2,000 rows, up to four parts are held out in turn, as in
-    cross-validation. The final fit uses all rows.
+    lowest loss. Smaller values of alpha usually give better rankings. `fit` therefore chooses a smaller
+    value, whose estimated loss is at most 0.5 % above the lowest estimated loss. The held-out part has up to
+    a quarter of the rows, and at most 2,000 rows. With ridge regressions and fewer than 2,000 rows, up to
+    four parts are held out in turn, as in cross-validation. The final fit uses all rows.
 
     Suitable values of alpha are proportional to the length of the scaled rows (see `normalize`), to the
     sample weights and to the label weights. The search for alpha starts at 3 if the rows have unit length and
-    these weights are 1, and at a proportional value otherwise.
+    all of these weights are 1. With longer rows or larger weights, the search starts at a proportionally
+    larger value.
 
-    With ``threshold="auto"``, up to a tenth of the rows is held out after the last turn, but at most 2,000
-    rows. With fewer than 2,000 rows, up to three parts are held out in turn. With fewer than 500 rows, a part
-    has up to a quarter of the rows instead of a tenth. The held-out rows are scored with a copy of W that is
-    updated without these rows. Learning the threshold takes 5 to 15 % of the time of a fit with
-    ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up to a third of the
-    time of the fit.
+    With ``threshold="auto"``, `fit` holds out a part of the rows after the last turn. The part has at most a
+    tenth of the rows, and at most 2,000 rows. With fewer than 2,000 rows, up to three parts are held out in
+    turn. With fewer than 500 rows, a part has up to a quarter of the rows instead of a tenth. The held-out
+    rows are scored with a copy of W that is updated without these rows. Learning the threshold takes 5 to
+    15 % of the time of a fit with ``alpha="auto"``. With a given `alpha` and few turns, learning the
+    threshold takes up to a third of the time of the fit.
 
     Let r be the number of columns of W and H. With ridge regressions, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X, plus ``r^2 (n_samples + n_features + n_labels)``
@@ -145,8 +146,8 @@ class LEMLClassifier(LinearClassifier):
     addition, each step takes time for the entries of Y:
 
     - With `observed`, the time is O(r) per known entry.
-    - Without `observed` and with ``loss="squared"``, the time is O(r) per entry that is 1 or unknown, and
-      O(r^2) per row and per label.
+    - Without `observed` and with ``loss="squared"``, the time of a step is O(r) per entry that is 1 or
+      unknown, plus O(r^2 (n_samples + n_labels)).
     - Without `observed` and with another loss, the time is O(n_samples n_labels r). All scores are computed,
       in blocks that are not stored. With tens of thousands of labels, such a fit takes hours.
 

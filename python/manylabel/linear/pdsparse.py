@@ -65,8 +65,9 @@ class PDSparseClassifier(SparseLinearClassifier):
     fit_intercept : bool, default=True
         Whether to add intercepts to the scores. The intercept of a label is a factor times the logarithm of
         the frequency of the label. All labels have the same factor, which is chosen on held-out rows (see
-        Notes). If `normalize` scales the columns of X, True also centers the columns with mostly nonzero
-        values, which affects the weights. Otherwise, the weights do not depend on `fit_intercept`.
+        Notes). If `normalize` scales the columns of X, ``fit_intercept=True`` also centers the columns in
+        which most values are nonzero. Centering changes the weights. If `normalize` does not scale the
+        columns, the weights do not depend on `fit_intercept`.
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from all scores. `predict` assigns the labels whose scores are positive
         after the subtraction. "auto" learns the threshold, so that the number of predicted labels on held-out
@@ -123,17 +124,19 @@ class PDSparseClassifier(SparseLinearClassifier):
     meaning. In addition, the loss does not take into account how frequent a label is. For these two reasons,
     `fit` learns intercepts and a threshold after the weights, from the scores of held-out rows:
 
-    - The factor of the intercepts is one of 0, 1/512, 1/256, ..., 2. It is the smallest of these factors with
-      a mean label ranking average precision within one standard error of the highest.
+    - The factor of the intercepts is one of 0, 1/512, 1/256, ..., 2. Each factor has a mean label ranking
+      average precision on the held-out rows. `fit` chooses the smallest factor whose mean is at most one
+      standard error below the highest mean.
     - With ``threshold="auto"``, the threshold is then chosen so that the number of predicted labels equals
       the number of true labels.
 
     With `early_stopping`, both choices use the rows that are held out for early stopping, at almost no cost.
     Without `early_stopping`, the weights in `coef_` are learned from all rows. After that, a tenth of the
     rows (at most 2,000) is held out. With fewer than 1,000 rows, up to five different tenths are held out in
-    turn. The held-out rows are scored with a copy of the weights that is adapted to the other rows. With at
-    least 1,000 rows, both choices take up to 16 % of the fit time. With a few hundred rows, both choices take
-    a few milliseconds, up to 28 % of the fit time.
+    turn. `fit` subtracts the contributions of the held-out rows from a copy of the weights. `fit` then adapts
+    the copy by two passes over the other rows, and scores the held-out rows with the copy. With at least
+    1,000 rows, both choices take up to 16 % of the fit time. With a few hundred rows, both choices together
+    take a few milliseconds, which can be up to 28 % of the fit time.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
     weights in the columns of `coef_` for the nonzero features of the row.

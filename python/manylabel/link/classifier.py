@@ -88,12 +88,12 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         one class per row.
     embedding : {"rembrandt", "gaussian", "pca", "none"} or Rembrandt, default="rembrandt"
         Method that computes the linear predictions p. "rembrandt", "gaussian" and "pca" are described at the
-        parameter `embedding` of `Rembrandt`. "none" uses no embedding: p contains one prediction for each
-        label, from one ridge regression per label. The dense array `projection_` then has one weight for each
-        pair of a feature and a label. If an instance of `Rembrandt` is given, a clone of the instance is
-        fitted. The `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance then replace those of
-        the classifier. If the `random_state` of the instance is None, the clone uses the `random_state` of
-        the classifier.
+        parameter `embedding` of `Rembrandt`. "none" does not reduce the dimension of Y: p then contains one
+        prediction for each label, from one ridge regression per label. The dense array `projection_` then has
+        one weight for each pair of a feature and a label. If an instance of `Rembrandt` is given, a clone of
+        the instance is fitted. The `n_components`, `l2`, `n_iter` and `n_oversamples` of the instance then
+        replace those of the classifier. If the `random_state` of the instance is None, the clone uses the
+        `random_state` of the classifier.
     solver : {"psgd", "newton-cg"}, default="psgd"
         Solver for the weights V of the link. "psgd" starts at the least-squares solution and takes
         preconditioned stochastic gradient steps with momentum. The result of "psgd" is regularized by the
@@ -109,8 +109,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
     n_iter : int, default=1
-        Number of passes over the data at the start of the fit of the embedding; >= 0. These passes improve
-        the random vectors with which the fit starts (see `Rembrandt`).
+        Number of passes over the data that improve the random vectors from which the embedding is computed;
+        >= 0. More passes give a more accurate embedding, but take longer (see `Rembrandt`).
     n_oversamples : int, default=20
         Number of random vectors beyond the number k of components; >= 0. The fit of the embedding starts with
         ``k + n_oversamples`` random vectors (see `Rembrandt`).
@@ -125,9 +125,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     threshold : {"auto", "zero"} or float, default="auto"
         Number that is subtracted from the outputs of the link to get the scores. With the squared loss, 1/2
         is also subtracted. `predict` assigns the labels with positive scores. "zero" is the threshold 0,
-        which corresponds to a probability of one half. "auto" learns the threshold on held-out rows (see
-        Notes). On the held-out rows, the number of predicted labels must be 0.7 to 1.4 times the number of
-        true labels. "auto" chooses the threshold nearest to 0 that meets this condition. With
+        which corresponds to a probability of one half. "auto" chooses the threshold nearest to 0 for which
+        held-out rows have 0.7 to 1.4 times as many predicted as true labels (see Notes). With
         ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
@@ -237,16 +236,16 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     - 4 n k bytes for the linear predictions, and 4 n s bytes for the random features if they are stored.
     - 20 s^2 bytes for the Gram matrix and its factorization, and 4 s c bytes for V.
-    - 24 s bytes for each of the labels that are fitted together. These are all labels with "softmax" or early
-      stopping, and otherwise up to 4096 labels.
+    - 24 s bytes for each of the labels that are fitted at the same time. With "softmax" or early stopping,
+      all labels are fitted at the same time. Otherwise, at most 4096 labels are.
     - With "newton-cg", 320 n bytes for each thread.
 
     `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory
     for the fit of the embedding, which computes in float64. If more than half of the values of X are nonzero,
     the embedding usually needs a dense float64 copy of X, which takes 8 bytes per value. No copy is made if X
-    is a float64 array in C order, its columns are not scaled, and all rows are used. Rows of weight 0 and the
-    rows that `early_stopping` holds out are not used. Predictions compute the random features of only a few
-    rows at a time.
+    is a float64 array in C order, its columns are not scaled, and all rows are used. All rows are used if no
+    row has weight 0 and `early_stopping` holds out no rows. Predictions compute the random features of only a
+    few rows at a time.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to the ordinary predictions for the training rows overfits. With
@@ -262,17 +261,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
-    at most 4000 rows and the 64 most frequent labels. The errors are adjusted, because the final fit may use
-    another solver and more rows. With many rows or labels, the comparison takes at most about a tenth of the
-    time of the fit of V. With few rows and labels, the comparison may take longer than the fit of V.
+    at most 4000 rows and the 64 most frequent labels. The ridge penalty of these fits is adjusted to the
+    solver of the final fit. The errors are adjusted to the number of rows of the final fit. With many rows or
+    labels, the comparison takes at most about a tenth of the time of the fit of V. With few rows and labels,
+    the comparison may take longer than the fit of V.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
-    a fifth of the rows (at most 4000 rows), which are held out. With fewer than 2500 rows, up to five fifths
-    are held out, one after the other. For each fifth, the weights of a sample of frequent and rare labels are
-    fitted again to the other rows. Each additional fit takes at most about a tenth of the time of the fit of
-    V. The sample has at least 32 labels, or all labels if there are fewer than 32. With few labels, the
-    sample is therefore a large part of all labels, and an additional fit can take longer.
+    a fifth of the rows (at most 4000 rows), which are held out. With fewer than 2500 rows, further fifths are
+    held out in turn, up to all five. For each fifth, the weights of a sample of frequent and rare labels are
+    fitted again to the other rows. With many labels, each of these fits takes at most about a tenth of the
+    time of the fit of V. With few labels, each of these fits can take longer, because the sample has at least
+    32 labels. If there are fewer than 32 labels, the sample has all labels.
 
     A learned threshold corresponds to a probability from 0.01 to 0.99. If the held-out rows have fewer than
     ten positive entries for the sampled labels, the threshold is 0.

@@ -200,28 +200,29 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With ``mode="rule"``, `lam` depends on the number of blocks:
 
-    - With several blocks, `lam` is the weight with which a single block of all rows would have just enough of
-    the most frequent labels to cover 95 % of the positive entries of Y.
-    - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` gives the same result if there are fewer than
-      10,000 rows or 1,000 labels. The model then has the same scores as `estimator` alone, fitted to all rows
-      and to all labels that occur in these rows.
-    - If the tests of the router end with one block, this block has only the most frequent labels. They are
-      just enough to cover 97 % of the positive entries of Y.
+    - With several blocks, `lam` is computed for an imagined single block of all rows. With this `lam`, the
+      block would have just enough of the most frequent labels to cover 95 % of the positive entries of Y.
+    - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` also means one block with ``lam=0`` if there are
+      fewer than 10,000 rows or fewer than 1,000 labels. In both cases, the model has the same scores as
+      `estimator` alone, fitted to all rows and to all labels that occur in these rows.
+    - If the tests of the router end with one block, `lam` is chosen so that this block has only the most
+      frequent labels. These labels are just enough to cover 97 % of the positive entries of Y.
 
-    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. With these candidates,
-    a single block of all rows would cover 35 to 99 % of the positive entries of Y. Each fold fits the
+    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. Each candidate is
+    computed for a single block of all rows, as with ``mode="rule"``. This block would cover 35 % of the
+    positive entries of Y with the largest candidate, and 99 % with the smallest. Each fold fits the
     partition, the router and the block models only once for all candidates. If `n_blocks` is "auto", the
     cross-validation starts with the number of blocks that `BlockPartitioner` finds. The cross-validation is
     repeated with half as many blocks until at least one candidate is accurate enough, or one block remains.
 
     A candidate is accurate enough if, in every fold, P@1, P@3 and P@5 are at most 1 percentage point lower
     than without blocks. With ``mode="speed"``, the limit is 2 percentage points. For the comparison, each
-    fold also fits `estimator` once without blocks. ``mode="speed"`` needs this fit even if `n_blocks` is
-    given.
+    fold also fits `estimator` once without blocks. Only ``mode="accuracy"`` with a given `n_blocks` does not
+    need this fit.
 
-    Suppose that the fit time of `estimator` increases with the number of rows and labels. A fit with the
-    default parameters then usually takes at most as long as a fit of `estimator` to all rows and labels. The
-    fit of the router takes 4 bytes of memory for each pair of a block and a feature.
+    A fit with the default parameters usually takes at most as long as a fit of `estimator` to all rows and
+    labels. The condition is that the fit time of `estimator` increases with the number of rows and labels.
+    The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If more than half of its values are nonzero, the fits of the partition and of the router make float32
