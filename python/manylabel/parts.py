@@ -126,8 +126,8 @@ class _AnalyzerPart(Part):
 class _TextPart(_AnalyzerPart):
     """Description of a vectorizer with a vocabulary.
 
-    A file contains the attribute ``terms_`` instead of ``vocabulary_``. The attribute ``terms_`` lists the
-    terms in the order of their columns.
+    The file of a saved model contains the attribute ``terms_`` instead of ``vocabulary_``. The attribute
+    ``terms_`` lists the terms in the order of their columns.
     """
 
     def __init__(self, cls: type, **attributes: Attribute) -> None:

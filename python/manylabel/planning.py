@@ -327,14 +327,14 @@ def _measured(model: Any, X: Any, Y: Any, clock: Callable[[], float]) -> tuple[_
 
 
 class _MemoryPeak:
-    """Measures the memory of the Rust core, Python and numpy in the block of a ``with`` statement.
+    """Measures the memory use of the Rust core, Python and numpy in the block of a ``with`` statement.
 
     Attributes
     ----------
     added : int
-        The largest memory in the block minus the memory at the beginning of the block, in bytes.
+        The peak memory use in the block minus the memory use at the beginning of the block, in bytes.
     kept : int
-        The memory at the end of the block minus the memory at the beginning of the block, in bytes.
+        The memory use at the end of the block minus the memory use at its beginning, in bytes.
     """
 
     added = 0

@@ -1,4 +1,4 @@
-"""Plots for all classifiers. Plots for a particular class are in other modules, such as `manylabel.rules`."""
+"""Plots for all classifiers. `manylabel.rules` and other modules have plots for one classifier."""
 
 from __future__ import annotations
 

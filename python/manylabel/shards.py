@@ -120,9 +120,9 @@ def fit(
           folder, each round is divided into at most `n_pieces` pieces. With "auto", a round is divided
           into at most 16 pieces, and rounds that take less than about 0.05 seconds are not divided.
 
-        "auto" sets the size of the pieces as listed below. If these sizes would give more than 4,096 pieces,
-        the pieces are larger. With `LabelTreeClassifier`, this limit applies to each level. With `Rembrandt`,
-        it applies to each regression.
+        For the other estimators, "auto" sets the size of the pieces as listed below. If these sizes would
+        give more than 4,096 pieces, the pieces are larger. With `LabelTreeClassifier`, this limit applies to
+        each level. With `Rembrandt`, it applies to each regression.
 
         - A piece of a `BlockPartitionClassifier` is one block.
         - A piece of a `LabelTreeClassifier` has up to eight nodes.

@@ -359,7 +359,8 @@ def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
     rule = RiskControl(0.3)
     for wrong in ({}, {"cv": 3, "refit": False}):
         with pytest.raises(
-            ValueError, match='`cv` must be "prefit", or `refit` must be False and `cv` a fraction or "auto"'
+            ValueError,
+            match='set cv="prefit", or set refit=False and set `cv` to a fraction or "auto", got cv=',
         ):
             DecisionClassifier(dismec, rule, **wrong).fit(X, Y)
     model = DecisionClassifier(dismec, rule, cv=0.5, refit=False, n_candidates=25, random_state=0)

@@ -186,5 +186,5 @@ def test_spaces_between_columns_and_empty_names_are_left_out(tmp_path):
 
 
 def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"expected a folder of texts"):
+    with pytest.raises(ValueError, match=r"expected a folder with texts"):
         list(read_texts(tmp_path))

@@ -123,7 +123,7 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
             f"expected weights for the {n_outputs} children or labels of a node, got weights for "
             f"{weights.shape[1]}"
         )
-    # The last row has the weights of a feature that is 1 in every row.
+    # The last row has the weights of a constant feature with the value 1.
     intercept = weights[[n_features]].toarray()[0].astype(np.float32)
     node = _Node(csr_array(weights[:n_features]), intercept)
     if kind == "Branch":
@@ -136,7 +136,7 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
 def _omikuji_weights(entry: Mapping[str, Any], n_features: int) -> csr_array:
     """Return the weights of a node, of shape (n_features + 1, n_outputs).
 
-    The last row has the weights of a feature that is 1 in every row.
+    The last row has the weights of a constant feature with the value 1.
     """
     ((kind, content),) = entry.items()
     if kind == "Dense":

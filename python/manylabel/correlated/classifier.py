@@ -223,10 +223,10 @@ class CorrLogClassifier(MultiLabelClassifier):
     The first penalty that is tried is ``max(0.001, 2 / n)``. Here, n is the number of rows of X, or the sum
     of `sample_weight` if given. If features are not standardized, the first penalty is multiplied by the mean
     variance of the features that are not constant. The penalty is then divided by ``sqrt(10)`` as long as
-    each division lowers the log loss by more than 2 %. If the first division does not, the first penalty is
-    instead multiplied by ``sqrt(10)`` in the same way. All steps together change the penalty by at most a
-    factor of 1,000. If the held-out rows have fewer than ten positive entries for the sampled labels, the
-    first penalty is chosen.
+    each division lowers the log loss by more than 2 %. If the first division does not lower the log loss by
+    more than 2 %, the first penalty is instead multiplied by ``sqrt(10)`` in the same way. All steps together
+    change the penalty by at most a factor of 1,000. If the held-out rows have fewer than ten positive entries
+    for the sampled labels, the first penalty is chosen.
 
     With ``threshold="auto"``, models without couplings and with the penalty `l2_features_` are fitted to the
     same rows as for the choice of the penalty. These models have one common threshold, for which the numbers
@@ -545,10 +545,10 @@ class CorrLogClassifier(MultiLabelClassifier):
             None, an `Explanation` with the contributions to every label. The ``repr`` of an `Explanation` is
             a text that lists the contributions to the predicted labels.
 
-            The contributions to a label sum to its log-odds, given the other predicted labels, minus
-            `threshold_`. Each feature and each other predicted label has one contribution. One more
-            contribution is the intercept minus `threshold_`. Features and labels with the contribution 0 are
-            left out.
+            The sum of the contributions to a label is the conditional log-odds of the label, given the other
+            predicted labels, minus `threshold_`. Each feature and each other predicted label has one
+            contribution. One more contribution is the intercept minus `threshold_`. Features and labels with
+            the contribution 0 are left out.
 
         Raises
         ------

@@ -399,7 +399,8 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
     for name, found in ((features, x_columns), (labels, y_columns)):
         if len(found) and not 0 <= found.min() <= found.max() < _MOST_COLUMNS:
             raise ValueError(
-                f"{path}: `{name}` must be from 0 to {_MOST_COLUMNS - 1}, got {found.min()} to {found.max()}"
+                f"{path}: values of `{name}` must be from 0 to {_MOST_COLUMNS - 1}, "
+                f"got {found.min()} to {found.max()}"
             )
     shape = (len(x_ends) - 1, _MOST_COLUMNS)
     X = csr_array((x_values, x_columns.astype(np.int32), x_ends), shape=shape)

@@ -122,9 +122,9 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    '`cv` must be "prefit", or `refit` must be False and `cv` a fraction or "auto", got '
-                    f"cv={shown(self.cv)} and refit={self.refit}; the guarantee of {type(decision).__name__} "
-                    "holds only if the final model itself scores the held-out rows"
+                    f"the guarantee of {type(decision).__name__} holds only if the final model itself scores "
+                    'the held-out rows; set cv="prefit", or set refit=False and set `cv` to a fraction or '
+                    f'"auto", got cv={shown(self.cv)} and refit={self.refit}'
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

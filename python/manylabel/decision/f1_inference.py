@@ -1,4 +1,4 @@
-"""The rule `F1Inference`, which chooses label sets that maximize the expected F1 of each label."""
+"""The rule `F1Inference`, which maximizes the expected F1 of each label over the rows."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class RembrandtPieces:
         costs: LabelCosts | None,
         report: Tell,
     ) -> Arrays:
-        """Choose the number of components. The stages of the fit choose the ridge penalties."""
+        """Choose the number of components. Later stages of the fit choose the ridge penalties."""
         check_no_costs(estimator, costs)
         if estimator.embedding == "pca":
             raise TypeError(

@@ -225,7 +225,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     `fit` computes the leave-one-out error of a penalty from the residuals of a single regression on all rows
     and from the leverages of the rows. The leverage of a row measures how much the labels of the row change
     the prediction for the row. For each penalty, `fit` solves a regression with 32 target columns and
-    computes the leverages. The time for the leverages of one penalty depends on the solver:
+    computes the leverages. The regression takes the time given above for one regression, with m = 32. The
+    additional time for each penalty depends on the solver:
 
     - With "cholesky", a factorization and exact leverages take O(n_samples n_features^2 + n_features^3) time.
     - With "dual", a factorization and exact leverages take O(n_samples^3) time.

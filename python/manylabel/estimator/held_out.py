@@ -120,10 +120,10 @@ class Fold(NamedTuple):
         scores : ndarray of shape (n_held_rows, n_labels)
             Scores of the held-out rows.
         costs : LabelCosts or None, default=None
-            A weight and a propensity for each label of this `Fold`, in the order of the columns of `scores`.
-            `LabelCosts` uses these numbers to compute two factors for each label. The loss of a label is
-            multiplied by the factor in ``costs.positive`` in rows that have the label, and by the factor in
-            ``costs.negative`` in all other rows. None means that no loss is multiplied by a factor.
+            Two factors for each label of this `Fold`, in the order of the columns of `scores`. `LabelCosts`
+            computes them from the weight and the propensity of each label. In rows that have a label, its
+            loss is multiplied by its factor in ``costs.positive``. In all other rows, it is multiplied by its
+            factor in ``costs.negative``. None means that no loss is multiplied by a factor.
 
         Returns
         -------

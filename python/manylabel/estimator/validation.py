@@ -149,14 +149,14 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
         Whether X defines the number and the names of the features. This is True in fit and False in
         predictions.
     as_given : bool, default=False
-        Whether a dense X keeps its memory order. If True, a dense X of dtype float16 also keeps this dtype.
+        If True, a dense X keeps its memory order, and a dense X of dtype float16 also keeps this dtype.
 
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        The features. If X is a dense array of float16 and `as_given` is True, the dtype is float16.
-        Otherwise, the dtype is float32 if X is float32, or if X is float16 and `reset` is False. In all other
-        cases, the dtype is float64.
+        The features. If X is float32, the dtype is float32. If X is float16, the dtype is float16 if X is
+        dense and `as_given` is True, and otherwise float64 in fit and float32 in predictions. For all other
+        dtypes of X, the dtype is float64.
 
     Raises
     ------

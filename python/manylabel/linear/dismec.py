@@ -94,11 +94,12 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         is the same as "exact".
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. A label has converged when the norm of the gradient of its
-        objective is small enough. The largest allowed norm is ``tol * min(positives, negatives) / n_samples``
-        times the norm of the gradient at zero weights. Here, positives and negatives are the numbers of rows
-        with and without the label. For rare labels, "fast" uses other stopping rules. If X is sparse, it uses
-        the rule of LIBLINEAR: the largest and the smallest projected gradient of the dual problem differ by
-        at most ``30 * tol``. The Notes have the rule for a dense X.
+        objective is small enough. The largest allowed norm is
+        ``tol * max(1, min(positives, negatives)) / n_samples`` times the norm of the gradient at zero
+        weights. Here, positives and negatives are the numbers of rows with and without the label. For rare
+        labels, "fast" uses other stopping rules. If X is sparse, it uses the rule of LIBLINEAR: the largest
+        and the smallest projected gradient of the dual problem differ by at most ``30 * tol``. The Notes have
+        the rule for a dense X.
     max_iter : int, default=1000
         Maximum number of steps per label; >= 1. Rare labels are an exception if X is sparse and the solver is
         "fast". Each rare label is then fitted in several runs of dual coordinate descent, and `max_iter` is
@@ -130,8 +131,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     -----
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
-    is small. The weights in `coef_` are fitted to all rows, including the held-out rows. Therefore, `fit`
-    copies the weights of a sample of the labels, and adapts the copies to the remaining rows by a few solver
+    is small. The weights in `coef_` are fitted to all rows, including the held-out rows. For a sample of the
+    labels, `fit` therefore adapts copies of the weights to the rows that are not held out, by a few solver
     steps. The margins of the held-out rows are computed with these copies. If the held-out rows have fewer
     than ten positive entries for the sampled labels, the threshold is 0. Learning the threshold takes up to
     15 % of the fit time, or more if the fit takes only a few milliseconds.
@@ -146,7 +147,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     - If more than five labels occur in Y, the measure is the mean of the precisions at 1, 3 and 5. If
       `normalize` does not scale rows, the limit is 32 labels instead of five. After the search, C is refined
       by interpolation between the best value and its two neighbors.
-    - If the number of labels does not exceed the limit, the measure is the loss.
+    - If the number of labels that occur in Y does not exceed the limit, the measure is the loss.
 
     If the held-out rows have fewer than ten positive entries for the sampled labels, C is 1. On small data
     sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets,

@@ -128,15 +128,14 @@ class LEMLClassifier(LinearClassifier):
 
     Suitable values of alpha are proportional to the length of the scaled rows (see `normalize`), to the
     sample weights and to the label weights. The search for alpha starts at 3 if the rows have unit length and
-    all of these weights are 1. With longer rows or larger weights, the search starts at a proportionally
-    larger value.
+    all of these weights are 1. For other lengths or weights, the start changes in the same proportion.
 
     With ``threshold="auto"``, `fit` holds out a part of the rows after the last turn. The part has at most a
-    tenth of the rows, and at most 2,000 rows. With fewer than 2,000 rows, up to three parts are held out in
-    turn. With fewer than 500 rows, a part has up to a quarter of the rows instead of a tenth. The held-out
-    rows are scored with a copy of W that is updated without these rows. Learning the threshold takes 5 to
-    15 % of the time of a fit with ``alpha="auto"``. With a given `alpha` and few turns, learning the
-    threshold takes up to a third of the time of the fit.
+    tenth of the rows (a quarter with fewer than 500 rows), and at most 2,000 rows. With fewer than 2,000
+    rows, up to three parts are held out in turn. The held-out rows are scored with a copy of W that is
+    updated without these rows. Learning the threshold takes 5 to 15 % of the time of a fit with
+    ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up to a third of the
+    time of the fit.
 
     Let r be the number of columns of W and H. With ridge regressions, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X, plus ``r^2 (n_samples + n_features + n_labels)``
@@ -146,8 +145,8 @@ class LEMLClassifier(LinearClassifier):
     addition, each step takes time for the entries of Y:
 
     - With `observed`, the time is O(r) per known entry.
-    - Without `observed` and with ``loss="squared"``, the time of a step is O(r) per entry that is 1 or
-      unknown, plus O(r^2 (n_samples + n_labels)).
+    - Without `observed` and with ``loss="squared"``, the time is O(r) per entry that is 1 or unknown, plus
+      O(r^2 (n_samples + n_labels)).
     - Without `observed` and with another loss, the time is O(n_samples n_labels r). All scores are computed,
       in blocks that are not stored. With tens of thousands of labels, such a fit takes hours.
 

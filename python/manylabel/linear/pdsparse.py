@@ -124,9 +124,9 @@ class PDSparseClassifier(SparseLinearClassifier):
     meaning. In addition, the loss does not take into account how frequent a label is. For these two reasons,
     `fit` learns intercepts and a threshold after the weights, from the scores of held-out rows:
 
-    - The factor of the intercepts is one of 0, 1/512, 1/256, ..., 2. Each factor has a mean label ranking
-      average precision on the held-out rows. `fit` chooses the smallest factor whose mean is at most one
-      standard error below the highest mean.
+    - The factor of the intercepts is one of 0, 1/512, 1/256, ..., 2. For each factor, `fit` computes the mean
+      label ranking average precision of the held-out rows. `fit` chooses the smallest factor whose mean
+      differs from the highest mean by at most the standard error of this difference.
     - With ``threshold="auto"``, the threshold is then chosen so that the number of predicted labels equals
       the number of true labels.
 
@@ -135,8 +135,8 @@ class PDSparseClassifier(SparseLinearClassifier):
     rows (at most 2,000) is held out. With fewer than 1,000 rows, up to five different tenths are held out in
     turn. `fit` subtracts the contributions of the held-out rows from a copy of the weights. `fit` then adapts
     the copy by two passes over the other rows, and scores the held-out rows with the copy. With at least
-    1,000 rows, both choices take up to 16 % of the fit time. With a few hundred rows, both choices together
-    take a few milliseconds, which can be up to 28 % of the fit time.
+    1,000 rows, both choices together take up to 16 % of the fit time. With a few hundred rows, both choices
+    together take a few milliseconds, which can be up to 28 % of the fit time.
 
     With ``search="exact"``, a pass takes O(m + n_labels) time for each row. Here, m is the number of nonzero
     weights in the columns of `coef_` for the nonzero features of the row.

@@ -237,7 +237,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     - 4 n k bytes for the linear predictions, and 4 n s bytes for the random features if they are stored.
     - 20 s^2 bytes for the Gram matrix and its factorization, and 4 s c bytes for V.
     - 24 s bytes for each of the labels that are fitted at the same time. With "softmax" or early stopping,
-      all labels are fitted at the same time. Otherwise, at most 4096 labels are.
+      all labels are fitted at the same time. Otherwise, at most 4096 labels are fitted at the same time.
     - With "newton-cg", 320 n bytes for each thread.
 
     `max_memory` limits only the memory for the fit of the link. The Notes of `Rembrandt` describe the memory

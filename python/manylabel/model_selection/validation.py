@@ -83,8 +83,8 @@ def cross_validate(
     scikit-learn's function, pass the propensities to `scorer`.
 
     `manylabel.model_selection.cross_validate` accepts a sparse Y and does not make Y dense. In each fold, it
-    ranks the labels of each test row only once. All scorers such as "P@1" and "P@5" use this ranking, which
-    ends at the largest k of these scorers.
+    ranks the labels of each test row only once. All scorers with a number k in their names, such as "P@1" and
+    "P@5", share this ranking. It contains as many labels as the largest k.
 
     Examples
     --------

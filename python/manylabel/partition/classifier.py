@@ -217,8 +217,7 @@ class BlockPartitionClassifier(BlockClassifier):
 
     A candidate is accurate enough if, in every fold, P@1, P@3 and P@5 are at most 1 percentage point lower
     than without blocks. With ``mode="speed"``, the limit is 2 percentage points. For the comparison, each
-    fold also fits `estimator` once without blocks. Only ``mode="accuracy"`` with a given `n_blocks` does not
-    need this fit.
+    fold also fits `estimator` once without blocks, except with ``mode="accuracy"`` and a given `n_blocks`.
 
     A fit with the default parameters usually takes at most as long as a fit of `estimator` to all rows and
     labels. The condition is that the fit time of `estimator` increases with the number of rows and labels.

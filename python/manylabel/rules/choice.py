@@ -150,13 +150,13 @@ class HeldOutMeasures:
             self._by_bound[number] += first[number] + np.cumsum(sums[::-1])[::-1][1:]
 
     def best(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
-        """Return the best powers, the best bounds, and an array that tells which of the two is better.
+        """Return the best power and the best bound for each measure, and whether the power is better.
 
-        Each of the three arrays has one entry per measure, in the order of `MEASURES`. An entry of the third
-        array is 1 if the measure is at least as good with the best power as with the best bound, and 0
-        otherwise. If several powers are equally good, the smallest power is returned. If several bounds are
-        equally good, the bound nearest to 0 is returned. The bound for the Hamming loss is computed
-        differently, with a logistic regression. It is the score at which the regression predicts a
+        A bound is a score. Each of the three arrays has one entry per measure, in the order of `MEASURES`. An
+        entry of the third array is 1 if the measure is at least as good with the best power as with the best
+        bound, and 0 otherwise. If several powers are equally good, the smallest power is returned. If several
+        bounds are equally good, the bound nearest to 0 is returned. The bound for the Hamming loss is
+        computed differently, with a logistic regression. It is the score at which the regression predicts a
         probability of 1/2 that a label is present.
         """
         powers = _POWERS[self._by_power.argmax(axis=1)]

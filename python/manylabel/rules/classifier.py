@@ -111,10 +111,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, both
         settings normally compute new label bins for each condition that they try. There is one exception:
         with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" reuses label
-        bins. "fast" then computes label bins once, from the rows that the rule covers before the next
-        condition is added. "fast" uses these bins for all conditions on features with mostly nonzero values.
-        With more than 256 labels, "fast" also uses these bins for some of the conditions on other features.
-        The label bins of a finished rule are always computed again.
+        bins. In this case, each search computes label bins once, from the sampled rows that the rule covers
+        so far. "fast" uses these bins for all conditions on features with mostly nonzero values. With more
+        than 256 labels, "fast" also uses these bins for some of the conditions on other features. The label
+        bins of a finished rule are always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -241,15 +241,16 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     Each further model holds out a quarter of the rows, but at most 16,384 rows, and is fitted to the other
     rows. No row is held out twice. With at least 2,048 rows, there is one further model. With 4 to 2,047
     rows, there are two to four further models, because at least 512 rows should be held out in total. With
-    fewer than four rows, there is no further model, and the power and the bound are 0. The measure weights
-    the rows by `sample_weight`, and leaves out unknown entries of Y. A warm start repeats the choice with new
-    models of up to `n_rules` rules.
+    fewer than four rows, there is no further model, and the power and the bound are 0. In this case, `fit`
+    chooses method 1 for "subset-accuracy" and method 2 for the other measures. The measure weights the rows
+    by `sample_weight`, and leaves out unknown entries of Y. A warm start repeats the choice with new models
+    of up to `n_rules` rules.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
     of X. If `predictor` is a measure, `fit` also copies X and Y for the further models, one model at a time.
     With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
-    (n_labels, n_labels). There is one exception: with more than 256 labels, no matrices of this shape are
-    stored if ``search="fast"`` reuses label bins (see `search`).
+    (n_labels, n_labels). With more than 256 labels, no matrices of this shape are stored if ``search="fast"``
+    reuses label bins (see `search`).
 
     Up to four threads of `fit` wait for work without sleeping. With n threads, the processor time is
     therefore at least about ``min(n, 4)`` times the elapsed time. If several fits run at the same time in

@@ -382,13 +382,13 @@ class _Writer:
         return labels[scores != 0], scores[scores != 0]
 
     def scores(self, rule: int) -> Iterator[str]:
-        """Yield one text per distinct rounded score, in order of decreasing absolute score.
+        """Yield texts that list the labels and their rounded scores, in order of decreasing absolute score.
 
-        A text contains the score and the names of the labels with this score. All texts together name at most
-        `max_labels` labels. If only some labels of a score are named, the text of this score ends with the
-        number of its other labels, as in "+0.50 a, b and 3 more". All scores without any named label share
-        one last text. It contains the range of these scores and the number of their labels. An example is
-        "-0.20 to +0.10 7 other labels", for 7 labels with scores from -0.20 to +0.10.
+        Each text contains one score and the names of the labels with this score. All texts together name at
+        most `max_labels` labels. If only some labels of a score are named, the text of this score ends with
+        the number of its other labels, as in "+0.50 a, b and 3 more". One last text is about all scores
+        without any named label. It contains the range of these scores and the number of their labels. For 7
+        labels with scores from -0.20 to +0.10, it is "-0.20 to +0.10 7 other labels".
         """
         labels, values = self.head(rule)
         if not len(labels):

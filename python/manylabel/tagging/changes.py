@@ -211,8 +211,7 @@ class EditableTagger(Estimator):
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
         """Replace several labels by one merged label.
 
-        A text has the merged label if it has at least one of the labels in `names`. If `labels` already
-        contains the name `into` for a text, this text also has the merged label.
+        A text has the merged label if its names in `labels` contain `into` or at least one of `names`.
 
         Parameters
         ----------

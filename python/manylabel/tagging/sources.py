@@ -308,8 +308,8 @@ def _folder(path: Path, encoding: str) -> Iterator[tuple[str, list[str]]]:
     found = sorted(file for file in path.iterdir() if file.suffix == ".txt")
     if not found:
         raise ValueError(
-            f"{path}: expected a folder of texts (files that end in .txt) or of rows (written by "
-            "`datasets.convert`)"
+            f"{path}: expected a folder with texts (files that end in .txt) or a folder that "
+            "`datasets.convert` wrote"
         )
     for file in found:
         yield _read(file, encoding), _names_beside(file, encoding)

@@ -117,8 +117,8 @@ class LabelTreeClassifier(EditableLabels):
         a prediction is more likely to miss a correct label. With the defaults of `branching` and `max_leaf`,
         the root can have 512 leaves of 400 labels, so 204,800 labels in total. With up to this number of
         labels, all leaves of a balanced tree are children of the root. On synthetic data with 72,354 labels,
-        the precision at 1 (P@1) is 94.5 % with 512 children and 92.6 % with 64 children. The two fits take
-        about the same time.
+        the precision at 1 (P@1) is 94.5 % with ``branching=512`` and 92.6 % with ``branching=64``. The two
+        fits take about the same time.
     max_leaf : int or "auto", default="auto"
         Maximum number of labels of a leaf; from 1 to 65,535. Larger leaves often rank better, and the model
         is smaller, but the fit takes longer. If Y has at most `max_leaf` labels, the tree is a single leaf,
@@ -180,8 +180,9 @@ class LabelTreeClassifier(EditableLabels):
         assigns the labels with positive scores. "auto" learns the threshold on held-out rows, so that about
         the right number of labels is predicted (see Notes). "zero" is a threshold that does not depend on the
         data. With ``combine="leaf"``, this threshold is 0, so that labels with positive margins are
-        predicted. With ``combine="product"``, it is the logarithm of the probability of a label with the
-        margin 0. This value is -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
+        predicted. With ``combine="product"``, this threshold is the logarithm of the probability of a label
+        with the margin 0. This logarithm is -1 with the squared hinge loss, and ``log(0.5)`` with the
+        logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
@@ -257,8 +258,8 @@ class LabelTreeClassifier(EditableLabels):
         Hash tables of the nodes, one after the other. A prediction uses the hash table of a node to find the
         weights of a feature. The features of a node are divided into buckets. The table of a node has one
         entry for each bucket: the position in the node at which the features of the bucket begin. Position 0
-        is the first feature of the node in `chunk_features_`. The last entry of the table is the number of
-        features of the node.
+        is the first feature of the node in `chunk_features_`. The table ends with one more entry, which is
+        the number of features of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         The features that have weights: first those of node 0, then those of node 1, and so on. The features
         of a node are sorted by bucket. A feature remains in the array even if all its weights were rounded to
@@ -318,12 +319,13 @@ class LabelTreeClassifier(EditableLabels):
 
     `predict` and `predict_topk` score the labels of the leaves that a row reaches. `decision_function` scores
     all labels. With several trees, a label has one leaf in each tree, and a row may reach only some of these
-    leaves. With ``combine="leaf"``, `predict` and `predict_topk` then use the mean margin over the trees in
-    which the row reaches the leaf. With ``combine="product"``, both methods estimate ``p * q**path_weight_``
-    for each tree in which the row does not reach the leaf. The estimate is the mean of this value over the
-    trees in which the row reaches the leaf, but at most ``(r / 2)**path_weight_``. Here, r is the highest
-    path probability of the nodes that the search dropped in the tree for which the estimate is made.
-    `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
+    leaves. With ``combine="leaf"``, `predict` and `predict_topk` use the mean margin over the trees in which
+    the row reaches the leaf of the label. With ``combine="product"``, both methods estimate
+    ``p * q**path_weight_`` for each tree in which the row does not reach the leaf. The estimate is the mean
+    of this value over the trees in which the row reaches the leaf, but at most ``(r / 2)**path_weight_``.
+    Here, r is the highest path probability of the nodes that the search dropped in the tree for which the
+    estimate is made. `decision_function` needs no estimates, so its scores can differ from the scores of
+    `predict_topk`.
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better,
     because the margins of the labels already contain a part of the information in the path probability.
@@ -357,9 +359,9 @@ class LabelTreeClassifier(EditableLabels):
     With ``path_weight="auto"``, `fit` computes the sum of P@1, P@3 and P@5 on the held-out rows for each of
     eight values from 0 to 1. `path_weight_` is the smallest value whose sum is within 0.1 percent of the
     largest sum. There are two exceptions: `path_weight_` is 1 if all sums are equal, or if the held-out rows
-    have fewer than 200 labels in total. `threshold_` is chosen so that the held-out rows get as many
-    predicted labels as they have true labels. If the held-out rows have fewer than ten labels in total, the
-    threshold is the same as with "zero".
+    have fewer than 200 labels in total. With ``threshold="auto"``, `threshold_` is chosen so that the
+    held-out rows get as many predicted labels as they have true labels. If the held-out rows have fewer than
+    ten labels in total, the threshold is the same as with "zero".
 
     If most weights of a node are not 0, as is usual for dense features, the node stores all weights,
     including those that are 0. Predictions then need no hash table to find the weights of a feature. For
@@ -923,7 +925,7 @@ def _reduced_vectors(
     sample_weight: NDArray[np.float32] | None,
     params: dict[str, Any],
 ) -> csr_array:
-    """Return an array with one row for each label that occurs in Y: the vector of the label.
+    """Return an array whose rows are the vectors of the labels that occur in Y.
 
     `Rembrandt` first reduces the rows of X. The vector of a label is the sum of the reduced rows that are
     known to have the label. Unknown entries of Y therefore count as 0.
