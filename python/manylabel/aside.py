@@ -191,7 +191,7 @@ def _new_file(folder: Path, mode: str, permissions: int, options: dict[str, Any]
 
 
 def _rename(temporary: Path, path: Path, replace: bool) -> None:
-    """Rename a temporary file. With ``replace=False``, remove it instead if `path` exists."""
+    """Rename `temporary` to `path`. With ``replace=False``, if `path` exists, remove `temporary` instead."""
     if not replace:
         try:
             os.link(temporary, path)  # unlike a rename, this fails if the file exists

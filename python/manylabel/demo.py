@@ -392,7 +392,7 @@ def _cells(values: NDArray[Any], *kinds: str) -> str:
     """Return SVG that shows 64 values, each from -1 to 1, as a grid of 8 x 8 cells.
 
     `kinds` has the names of one or two CSS classes. Cells with positive values have the first CSS class.
-    Cells with negative values have the last CSS class. If only one CSS class is given, all cells have this
+    Cells with negative values have the second CSS class. If only one CSS class is given, all cells have this
     class.
     """
     return "".join(

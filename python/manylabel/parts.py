@@ -4,9 +4,9 @@
 these classes.
 
 An instance of a scikit-learn class is stored in the same way as an estimator of this library: parameters and
-small values as JSON, and arrays as tensors. There are two differences. The class name in the file has the
-prefix ``sklearn.``. Only parameters that differ from their defaults are stored, so that the file can be
-loaded with other versions of scikit-learn.
+small values as JSON, and arrays as tensors. There are two differences. First, the class name in the file has
+the prefix ``sklearn.``. Second, only parameters that differ from their defaults are stored, so that the file
+can be loaded with other versions of scikit-learn.
 
 A parameter that is a function cannot be stored, since a model file contains no code.
 """
@@ -64,7 +64,10 @@ class Part(Schema):
         }
 
     def fitted(self, estimator: Any) -> dict[str, Any]:
-        """Return a dict of the fitted attributes of the estimator, limited to those in this description."""
+        """Return a dict of the fitted attributes of the estimator.
+
+        Attributes that are not in ``self.attributes`` are left out.
+        """
         return {name: vars(estimator)[name] for name in self.attributes if name in vars(estimator)}
 
     def check_params(self, estimator: Any) -> None:

@@ -120,9 +120,9 @@ def fit(
           folder, each round is divided into at most `n_pieces` pieces. With "auto", a round is divided
           into at most 16 pieces, and rounds that take less than about 0.05 seconds are not divided.
 
-        For the other estimators, "auto" sets the size of the pieces as listed below. If these sizes would
-        give more than 4,096 pieces, the pieces are larger. With `LabelTreeClassifier`, this limit applies to
-        each level. With `Rembrandt`, it applies to each regression.
+        For all estimators except `CorrLogClassifier`, "auto" sets the size of the pieces as listed below. If
+        these sizes would give more than 4,096 pieces, the pieces are larger. With `LabelTreeClassifier`, this
+        limit applies to each level. With `Rembrandt`, it applies to each regression.
 
         - A piece of a `BlockPartitionClassifier` is one block.
         - A piece of a `LabelTreeClassifier` has up to eight nodes.
@@ -608,7 +608,7 @@ class Work:
 
     @property
     def examples(self) -> Examples:
-        """The checked and converted X, Y and row weights, and the weights and propensities of the labels."""
+        """X, Y, the weights of the rows, and the weights and propensities of the labels."""
         return self._examples
 
     @property

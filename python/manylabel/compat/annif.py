@@ -10,11 +10,12 @@ the backend. For example, set the environment variable ``ANNIF_CONFIG`` to the c
 
     ANNIF_CONFIG=manylabel.compat.annif.Config
 
-The variable names the Python class that contains the settings of Annif. To load the class `Config`, Annif
-imports this module. For the command ``annif``, the line above can also be in the file ``.flaskenv`` in the
-working folder. If ``ANNIF_CONFIG`` must keep another value, add the line ``import manylabel.compat.annif`` to
-Annif's settings file instead. The settings file is a Python file. The environment variable ``ANNIF_SETTINGS``
-contains its path. A program that uses Annif as a library only needs to import this module.
+The value of ``ANNIF_CONFIG`` is the import path of the Python class that contains the settings of Annif. To
+load the class `Config`, Annif imports this module. For the command ``annif``, the line above can also be in
+the file ``.flaskenv`` in the working folder. If ``ANNIF_CONFIG`` must keep another value, add the line
+``import manylabel.compat.annif`` to Annif's settings file instead. The settings file is a Python file. The
+environment variable ``ANNIF_SETTINGS`` contains its path. A program that uses Annif as a library only needs
+to import this module.
 
 A project with this backend looks like this::
 

@@ -196,10 +196,11 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     DiSMECClassifier
         The classifier. Labels and features have the same indices as in DiSMEC++. All intercepts are 0, and
         the classifier does not scale rows. If DiSMEC++ transformed or scaled the rows in training, change the
-        rows of X in the same way before you predict. With the option ``--augment-for-bias``, DiSMEC++ then
-        appends a constant feature to every row. The constant is 1, or the value that is given with the
-        option. If the model was trained with this option, append a column with the constant to X before you
-        predict. The column must be the last column of X, and its values must not be scaled.
+        rows of X in the same way before you predict. If the model was trained with the option
+        ``--augment-for-bias``, DiSMEC++ appended a constant feature to every row, after any transformation
+        or scaling of the rows. The constant is 1, or the value that was given with the option. For such a
+        model, append a column with the constant to X before you predict. The column must be the last column
+        of X, and its values must not be scaled.
 
     Raises
     ------

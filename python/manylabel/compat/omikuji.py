@@ -11,8 +11,8 @@ lines before the program imports omikuji::
     import sys, manylabel.compat.omikuji
     sys.modules["omikuji"] = manylabel.compat.omikuji
 
-In Annif, these lines can be the content of the file that the environment variable ``ANNIF_SETTINGS`` names.
-The package omikuji need not be installed.
+For Annif, write these lines to a file, and set the environment variable ``ANNIF_SETTINGS`` to the path of the
+file. The package omikuji need not be installed.
 
 `Model.load` also reads the folders that omikuji itself has written; see
 :func:`manylabel.compat.load_omikuji`.
@@ -34,10 +34,11 @@ collapse_every_n_layers    ``branching=cluster_k ** (collapse_every_n_layers + 1
 tree_structure_only        must be False
 train_trees_1_by_1         no effect on the result; the trees share all threads in any case
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
-linear_eps                 ``tol=linear_eps / 30``. The classifiers of child nodes and labels are fitted by
-                           dual coordinate descent if they have few positive rows. The stopping rule is then
-                           the same as in omikuji. For all other classifiers, the stopping rule uses the norm
-                           of the gradient; see ``tol`` of `DiSMECClassifier`.
+linear_eps                 ``tol=linear_eps / 30``. A classifier of a child node or of a label that has few
+                           positive rows is fitted by dual coordinate descent. Its stopping rule is that of
+                           omikuji, with the tolerance ``30 * tol``, which is ``linear_eps``. For all other
+                           classifiers, the stopping rule uses the norm of the gradient; see ``tol`` of
+                           `DiSMECClassifier`.
 linear_c                   ``C``
 linear_weight_threshold    ``prune``
 linear_max_iter            must be positive, and has no effect: solvers stop at ``tol`` or after 1,000 steps
@@ -51,10 +52,10 @@ A value that cannot be converted raises a ValueError that states the reason.
 
 A row is a negative example of a node if it has a label below a sibling of the node, but no label below the
 node. This is the rule of omikuji (``negatives="siblings"``). In the score of a label, the label and all nodes
-on the path to the label have the same weight (``path_weight=1``). The default hyper-parameters give binary
-trees. On yso-finna-en, a data set of titles, binary trees rank better with these values of `negatives` and
-`path_weight` than with the default values of `LabelTreeClassifier`. The precision at 5 is 25.13 % instead of
-24.38 %, and the fit takes half the time.
+on the path to the label have the same weight (``path_weight=1``). The default values of `LabelTreeClassifier`
+for `negatives` and `path_weight` are different. With the default hyper-parameters of omikuji, which give
+binary trees, the values of omikuji are better: on yso-finna-en, a data set of titles, the precision at 5 is
+25.13 % instead of 24.38 %, and the fit takes half the time.
 
 A score of `Model.predict` is ``exp(score + threshold_)``. Here ``score`` is the score of
 `LabelTreeClassifier.predict_topk`, and ``threshold_`` is an attribute of `LabelTreeClassifier`. The scores of

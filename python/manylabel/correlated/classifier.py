@@ -228,13 +228,14 @@ class CorrLogClassifier(MultiLabelClassifier):
     change the penalty by at most a factor of 1,000. If the held-out rows have fewer than ten positive entries
     for the sampled labels, the first penalty is chosen.
 
-    With ``threshold="auto"``, models without couplings and with the penalty `l2_features_` are fitted to the
-    same rows as for the choice of the penalty. These models have one common threshold, for which the numbers
-    of predicted and true labels in the held-out rows are equal. For this threshold, the ratio of predicted to
-    true labels is also computed in the rows that the models were fitted to. The threshold of the final model
-    is chosen so that the final model has about the same ratio in at most 512 training rows. The threshold is
-    0 if the held-out rows have fewer than ten positive entries for the sampled labels, or if the solver is
-    "reference".
+    With ``threshold="auto"``, rows and labels are sampled, and rows are held out, as described above for
+    ``l2_features="auto"``. Models without couplings are fitted to the other sampled rows. Their penalty is
+    `l2_features_`, adjusted to the number of these rows. A first threshold is chosen so that the models
+    predict as many labels in the held-out rows as there are true labels. With the first threshold, the models
+    also predict labels for the rows that they were fitted to. The ratio of predicted to true labels is
+    computed in these rows. The final threshold is chosen so that the final model has about the same ratio in
+    at most 512 training rows. `threshold_` is 0 if the held-out rows have fewer than ten positive entries for
+    the sampled labels, or if the solver is "reference".
 
     References
     ----------

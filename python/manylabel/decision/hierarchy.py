@@ -49,12 +49,14 @@ class HierarchicalSets(DecisionRule):
     -----
     A set is called closed if it contains the parents of its labels. With `Costs`, the chosen set has the
     lowest expected cost of all closed sets. This expected cost is computed with the given probabilities p,
-    not with the corrected ones. The reason is as follows. `Costs` chooses the labels with corrected
-    probabilities above the bound ``t = false_positive / (false_positive + false_negative)``. These labels
-    form a closed set. For any set, let s be the sum of ``p - t`` over the labels of the set. Of all closed
-    sets, the chosen set has the largest s [2]_. The expected cost of a set is
-    ``c - s * (false_positive + false_negative)``, where c is the same for all sets of a row. A larger s
-    therefore means a lower expected cost.
+    not with the corrected ones.
+
+    The chosen set has the lowest expected cost for the following reason. `Costs` chooses the labels with
+    corrected probabilities above the bound ``t = false_positive / (false_positive + false_negative)``. These
+    labels form a closed set. For any set, let s be the sum of ``p - t`` over the labels of the set. Of all
+    closed sets, the chosen set has the largest s [2]_. The expected cost of a set is
+    ``c - s * (false_positive + false_negative)``, where c is the same for all sets of a row. The closed set
+    with the largest s therefore has the lowest expected cost.
 
     With `ExpectedF1`, the chosen set has the largest expected F1 of all closed sets. This expected F1 is
     computed with the corrected probabilities. With `TopLabels`, the chosen set has at most k labels, where k

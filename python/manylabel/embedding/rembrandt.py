@@ -88,11 +88,12 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
         penalty. The paper [2]_ uses ``l2_final=1``. The code of its authors uses ``l2_final=1e-6``.
     variant : {"power", "ritz"}, default="power"
         Vectors from which U is computed. `fit` multiplies the random vectors by ``Y'PY`` ``n_iter + 1``
-        times. "power" uses the vectors after the last multiplication, like the code of the authors of [1]_
-        and [2]_. "ritz" uses the vectors before the last multiplication, like algorithm 1 of [1]_. The result
-        of the last multiplication then determines which linear combinations of these vectors are the columns
-        of U. The two variants take the same time, but "power" is more accurate. To reach the same accuracy
-        with "ritz", increase `n_iter` by 1.
+        times. With "power", the columns of U are linear combinations of the vectors after the last
+        multiplication, as in the code of the authors of [1]_ and [2]_. With "ritz", the columns of U are
+        linear combinations of the vectors before the last multiplication, as in algorithm 1 of [1]_. In both
+        variants, the last multiplication determines the coefficients of the linear combinations. The two
+        variants take the same time, but "power" is more accurate. To make "ritz" as accurate as "power",
+        increase `n_iter` by 1.
     embedding : {"rembrandt", "gaussian", "pca"}, default="rembrandt"
         Kind of embedding. "rembrandt" is the method described above. "gaussian" and "pca" are baselines for
         comparison. "gaussian" draws U at random (compressed sensing). With "pca", the columns of W are the
@@ -162,8 +163,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
 
     `fit` stops before the tenth computation of W if the updates are small. Updates are small if their root
     mean square is at most 0.01 times the root mean square of the predictions. With "cg", this factor is
-    ``max(0.01, 5 * tol)``, and `fit` may stop even earlier if "cg" does not converge. After small updates,
-    the residuals of unknown entries are close to 0. U and W then depend almost only on the known entries.
+    ``max(0.01, 5 * tol)``, and `fit` may stop even earlier if "cg" does not converge. If the updates are
+    small, the filled-in values are close to the predictions. The errors at unknown entries are then close to
+    0, and U and W depend almost only on the known entries.
 
     However, unknown entries count as 0 while `fit` chooses a penalty or the number of components. With
     ``embedding="gaussian"``, U is random and does not depend on Y, and the predictions use the pseudo-inverse
@@ -331,9 +333,9 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
             Weights of the rows; >= 0. A row with weight 2 counts as two rows.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the total number of panels
-            finished so far in all passes over the data. A panel is a group of up to 32 components. Panels of
-            regressions that `fit` repeats because of unknown entries are not counted. If the function raises
-            an exception, the fit stops.
+            finished so far in all passes over the data. A panel is a group of up to 32 components. If Y has
+            unknown entries, `fit` may repeat regressions. The panels of these repetitions are not counted. If
+            the function raises an exception, the fit stops.
 
         Returns
         -------

@@ -445,9 +445,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Features.
         candidates : array-like or sparse matrix of shape (n_samples, n_labels)
-            0/1 indicator matrix. In each row, the ones mark the labels to score (the candidates). For
-            example, candidates can be labels that another model predicts, or labels whose names occur in the
-            text of the row.
+            0/1 indicator matrix. In each row, the entries that are 1 mark the labels to score (the
+            candidates). For example, candidates can be labels that another model predicts, or labels whose
+            names occur in the text of the row.
 
         Returns
         -------

@@ -183,9 +183,8 @@ def by_removal(
 
     The features are set to 0 in two passes: once in the order of their column indices, and once in the
     reverse order. In a pass, features that were set to 0 stay 0. The contribution of a feature is the
-    decrease of the score when this feature is set to 0, averaged over both passes. There is one more part,
-    the intercept: the score of a row of zeros. The contributions of the features and the intercept sum to the
-    score of the row.
+    decrease of the score when this feature is set to 0, averaged over both passes. The intercept is the score
+    of a row of zeros. The contributions of the features and the intercept sum to the score of the row.
 
     Parameters
     ----------
@@ -201,7 +200,7 @@ def by_removal(
     Returns
     -------
     Explained
-        The parts.
+        One part for each feature with a nonzero contribution, and one part for the intercept.
     """
     n = x.nnz
     kept = np.arange(n + 1)

@@ -215,9 +215,9 @@ def held_out_folds(
     Returns
     -------
     list of Fold
-        The splits of the sampled rows. For each split, the positive entries (ones in Y) of the sampled labels
-        in the held-out rows are counted. If all splits together have fewer than ten such entries, the list is
-        empty.
+        The splits of the sampled rows. The list is empty if there are too few positive entries (ones in Y):
+        the held-out rows of all splits together must have at least ten positive entries of the sampled
+        labels.
 
     Notes
     -----
@@ -264,7 +264,7 @@ def held_out_folds(
 
 
 def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield up to four splits of `rows`, each into the rows of a fit and held-out rows.
+    """Yield up to four splits of `rows`. Each split divides `rows` into rows for a fit and held-out rows.
 
     For each split, a pair of arrays of row indices is yielded: first the rows of the fit, then the held-out
     rows. Each split holds out a quarter of `rows`, but at most 16,384 rows. All other rows are rows of the

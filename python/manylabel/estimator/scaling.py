@@ -453,9 +453,10 @@ def unscaled_rows(
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
         The product ``columns[0][features] @ factors``, where `factors` is the returned array. Columns that
-        are not centered have the shift 0 in ``columns[0]``. If `columns` is None, `shift` has only zeros. To
-        get the product of the scaled columns and the passed `factors` from a matrix X of unscaled rows,
-        compute ``X[:, features] @ factors - shift`` with the returned arrays.
+        are not centered have the shift 0 in ``columns[0]``. If `columns` is None, `shift` has only zeros. Let
+        X be a matrix of unscaled features, and let Z be ``X[:, features]`` after its columns are scaled. With
+        the returned arrays, ``X[:, features] @ factors - shift`` is the product of Z and the passed
+        `factors`.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

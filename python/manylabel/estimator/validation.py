@@ -154,9 +154,9 @@ def check_matrix(estimator: Any, X: Any, *, reset: bool, as_given: bool = False)
     Returns
     -------
     csr_array or ndarray of shape (n_samples, n_features)
-        The features. If X is float32, the dtype is float32. If X is float16, the dtype is float16 if X is
-        dense and `as_given` is True, and otherwise float64 in fit and float32 in predictions. For all other
-        dtypes of X, the dtype is float64.
+        The features. If X is float32, the dtype is float32. A dense X of dtype float16 keeps this dtype if
+        `as_given` is True. Any other X of dtype float16 is converted to float64 in fit and to float32 in
+        predictions. For all other dtypes of X, the dtype is float64.
 
     Raises
     ------

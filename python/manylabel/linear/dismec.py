@@ -131,23 +131,27 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     -----
     With ``threshold="auto"``, the threshold is the margin at which the number of predicted labels on held-out
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
-    is small. The weights in `coef_` are fitted to all rows, including the held-out rows. For a sample of the
-    labels, `fit` therefore adapts copies of the weights to the rows that are not held out, by a few solver
-    steps. The margins of the held-out rows are computed with these copies. If the held-out rows have fewer
-    than ten positive entries for the sampled labels, the threshold is 0. Learning the threshold takes up to
-    15 % of the fit time, or more if the fit takes only a few milliseconds.
+    is small. The weights in `coef_` are fitted to all rows, including the held-out rows. These weights would
+    give a threshold that is too high, because rows that were used in a fit have higher margins for their own
+    labels than new rows. `fit` therefore copies the weights of a sample of the labels. A few solver steps
+    adapt the copies to the rows that are not held out. The margins of the held-out rows are computed with the
+    adapted copies. If the held-out rows have fewer than ten positive entries for the sampled labels, the
+    threshold is 0. Learning the threshold takes up to 15 % of the fit time, or more if the fit takes only a
+    few milliseconds.
 
     With ``C="auto"``, C is chosen on a sample of at most 16,384 rows and at most 512 labels. A quarter of the
     sampled rows is held out, and models are fitted to the other sampled rows. If the sample has fewer than
     2,048 rows, one to three of the other quarters are then held out in turn, as in cross-validation. The
     search starts at a value between 0.3 and 3. It multiplies or divides C by ``sqrt(10)`` as long as the
-    models clearly improve. C stays between 0.001 and 100. The search does not depend on `random_state`. The
-    models are compared on the held-out rows by one of two measures:
+    models clearly improve. C stays between 0.001 and 100. The search does not depend on `random_state`.
 
-    - If more than five labels occur in Y, the measure is the mean of the precisions at 1, 3 and 5. If
-      `normalize` does not scale rows, the limit is 32 labels instead of five. After the search, C is refined
+    The models are compared on the held-out rows by one of two measures. The measure depends on whether the
+    number of labels that occur in Y exceeds a limit. The limit is five labels if `normalize` scales rows to
+    unit length, and 32 labels otherwise.
+
+    - Above the limit, the measure is the mean of the precisions at 1, 3 and 5. After the search, C is refined
       by interpolation between the best value and its two neighbors.
-    - If the number of labels that occur in Y does not exceed the limit, the measure is the loss.
+    - Up to the limit, the measure is the loss, and C is not refined.
 
     If the held-out rows have fewer than ten positive entries for the sampled labels, C is 1. On small data
     sets, the search takes about 0.1 seconds, and a fit with a given C takes 0.01 seconds. On large data sets,
@@ -179,8 +183,8 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
 
     With the squared hinge loss, the fit reads a dense X in place and does not copy it. This holds for the
     dtypes float16, float32 and float64 and for any memory order. X may be memory-mapped from a ``.npy`` file.
-    The memory that the fit needs in addition to X and the weights is usually about a fifth of the size of X
-    in float32. It is at most about half of this size, or up to 100 MB if X is small.
+    In addition to X and the weights, the fit usually takes about 0.8 bytes of memory per value of X. It takes
+    at most about 2 bytes per value, or up to 100 MB if X is small.
 
     With the logistic loss, the fit makes two copies of a dense X. If no value is 0, each copy takes 4 bytes
     per value. Otherwise, each copy takes 8 bytes per nonzero value. If `normalize` scales the columns, a
@@ -265,9 +269,9 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             propensity of a label is the probability that Y has the label for a row, given that the label is
             true for this row. `manylabel.metrics.propensities` estimates propensities. In each row of Y that
             has the label, the loss of the label is multiplied by ``2/p - 1``, where p is its propensity. The
-            loss with this factor is a convex upper bound of an unbiased estimate of the loss for a complete Y
-            [1]_. Propensities raise the scores of rare labels, because rare labels usually have low
-            propensities. None means that Y is assumed to be complete.
+            loss with this factor is convex. It is an upper bound of an unbiased estimate of the loss that a
+            complete Y would give [1]_. Propensities raise the scores of rare labels, because rare labels
+            usually have low propensities. None means that Y is assumed to be complete.
 
             With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes
             of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p`` instead of

@@ -130,12 +130,12 @@ class LEMLClassifier(LinearClassifier):
     sample weights and to the label weights. The search for alpha starts at 3 if the rows have unit length and
     all of these weights are 1. For other lengths or weights, the start changes in the same proportion.
 
-    With ``threshold="auto"``, `fit` holds out a part of the rows after the last turn. The part has at most a
-    tenth of the rows (a quarter with fewer than 500 rows), and at most 2,000 rows. With fewer than 2,000
-    rows, up to three parts are held out in turn. The held-out rows are scored with a copy of W that is
-    updated without these rows. Learning the threshold takes 5 to 15 % of the time of a fit with
-    ``alpha="auto"``. With a given `alpha` and few turns, learning the threshold takes up to a third of the
-    time of the fit.
+    With ``threshold="auto"``, `fit` holds out a part of the training rows after the last turn. The part has
+    at most a tenth of the training rows, or at most a quarter if there are fewer than 500 training rows. The
+    part never has more than 2,000 rows. If there are fewer than 2,000 training rows, up to three parts are
+    held out in turn. The held-out rows are scored with a copy of W that is updated without these rows.
+    Learning the threshold takes 5 to 15 % of the time of a fit with ``alpha="auto"``. With a given `alpha`
+    and few turns, learning the threshold takes up to a third of the time of the fit.
 
     Let r be the number of columns of W and H. With ridge regressions, a turn takes at most
     ``2 r cg_max_iter`` operations per stored value of X, plus ``r^2 (n_samples + n_features + n_labels)``

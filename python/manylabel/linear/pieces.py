@@ -55,7 +55,8 @@ def prepared_for(X: csr_array | NDArray[Any], Y: csr_array, params: dict[str, An
 class DiSMECPieces:
     """Training set of a fit of `DiSMECClassifier`, with methods that fit ranges of units.
 
-    The class has the interface `manylabel.estimator.pieces.Pieces`, which explains units and stages.
+    The class implements the interface `manylabel.estimator.pieces.Pieces`. The docstring of `Pieces` explains
+    what units and stages are.
     """
 
     most_units = 32  # panels
@@ -171,7 +172,7 @@ class DiSMECPieces:
 def _sparse_weights(shape: tuple[int, int], pieces: Sequence[Arrays]) -> csc_array:
     """Join the weights of all pieces into one CSC array with a row for each label.
 
-    The rows of labels that occur in no training row have no stored values.
+    If a label occurs in no training row, its row in the array has no stored values.
     """
     n_labels, n_features = shape
     labels = np.concatenate([piece["labels"] for piece in pieces])

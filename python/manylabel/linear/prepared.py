@@ -128,11 +128,12 @@ def prepared_rows(
 
 
 def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepared | None:
-    """Memory-map prepared rows of X that have the same column indices as X.
+    """Memory-map the prepared rows of X, and keep the column indices of X.
 
     `prepared_rows` leaves out the columns of X that are zero in every row, and renumbers the other columns.
-    This function keeps the column indices of X. The result has no column of ones and no transpose. The
-    arguments and the result otherwise have the same meaning as in `prepared_rows`.
+    In the result of this function, the columns have the same indices as in X. The result has no column of
+    ones and no transpose. The third value of the tuple has the indices of the columns of X that are not zero
+    in every row. Otherwise, the arguments and the result have the same meaning as in `prepared_rows`.
     """
     prepared = prepared_rows(X, normalize=normalize, ones=False, by_column=False, job=job)
     if prepared is None or len(prepared[2]) == X.shape[1]:

@@ -126,8 +126,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Number that is subtracted from the outputs of the link to get the scores. With the squared loss, 1/2
         is also subtracted. `predict` assigns the labels with positive scores. "zero" is the threshold 0,
         which corresponds to a probability of one half. "auto" chooses the threshold nearest to 0 for which
-        held-out rows have 0.7 to 1.4 times as many predicted as true labels (see Notes). With
-        ``loss="softmax"``, `predict` does not depend on the threshold, and "auto" is the threshold 0.
+        the number of predicted labels is 0.7 to 1.4 times the number of true labels. Both numbers are totals
+        over held-out rows (see Notes). With ``loss="softmax"``, `predict` does not depend on the threshold,
+        and "auto" is the threshold 0.
     shrink : float or None, default=None
         Target value of a label that is present, for label smoothing; in (0.5, 1]. The target value of an
         absent label is ``1 - shrink``. None means ``1 - 1/n``, but at least 0.75, where n is the number of
@@ -261,18 +262,18 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
-    at most 4000 rows and the 64 most frequent labels. The ridge penalty of these fits is adjusted to the
-    solver of the final fit. The errors are adjusted to the number of rows of the final fit. With many rows or
-    labels, the comparison takes at most about a tenth of the time of the fit of V. With few rows and labels,
-    the comparison may take longer than the fit of V.
+    at most 4000 rows and the 64 most frequent labels. The final fit can use more rows, and its solver can
+    change the effect of the ridge penalty. The comparison of the values of gamma corrects for both
+    differences. With many rows or labels, the comparison takes at most about a tenth of the time of the fit
+    of V. With few rows and labels, the comparison may take longer than the fit of V.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
-    a fifth of the rows (at most 4000 rows), which are held out. With fewer than 2500 rows, further fifths are
-    held out in turn, up to all five. For each fifth, the weights of a sample of frequent and rare labels are
-    fitted again to the other rows. With many labels, each of these fits takes at most about a tenth of the
-    time of the fit of V. With few labels, each of these fits can take longer, because the sample has at least
-    32 labels. If there are fewer than 32 labels, the sample has all labels.
+    held-out rows. A fifth of the rows is held out, but at most 4000 rows. With fewer than 2500 rows, up to
+    five different fifths are held out, one after the other. Each time, the weights V are fitted again to the
+    other rows, but only for a sample of frequent and rare labels. With many labels, each of these fits takes
+    at most about a tenth of the time of the fit of V. With few labels, each of these fits can take longer,
+    because the sample has at least 32 labels. If there are fewer than 32 labels, the sample has all labels.
 
     A learned threshold corresponds to a probability from 0.01 to 0.99. If the held-out rows have fewer than
     ten positive entries for the sampled labels, the threshold is 0.

@@ -119,10 +119,11 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
-    The link is later fitted to the predictions. If the parameter `l2` is "auto" and the parameter
-    `embedding` is a str other than "pca", the predictions are an array with a row for each row of X. They
-    are ordinary predictions for the held-out rows, and leave-one-out predictions for the other rows. In all
-    other cases, the predictions are None, and the caller computes ordinary predictions for all rows.
+    The caller fits the link to the predictions. The function returns an array of predictions only if the
+    parameter `l2` is "auto" and the parameter `embedding` is a str other than "pca". The array has a row for
+    each row of X. Held-out rows have ordinary predictions, and the other rows have leave-one-out predictions.
+    If the conditions are not met, the function returns None in place of the array, and the caller computes
+    ordinary predictions for all rows.
     """
     X, Y, sample_weight = training_set
     held_out_X = None

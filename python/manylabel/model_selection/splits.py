@@ -102,7 +102,8 @@ class MultilabelStratifiedKFold(BaseCrossValidator):  # type: ignore[misc]
     """Cross-validation with folds that all have about the same frequency of each label.
 
     The rows are first assigned to the folds by iterative stratification [1]_. Then rows are moved or
-    exchanged between the folds; see `iterative_split`. The class can be used as `cv` in scikit-learn and in
+    exchanged between the folds; see `iterative_split`. An instance can be passed as `cv` to functions and
+    classes of scikit-learn, such as `GridSearchCV`, and to functions of `manylabel.model_selection`, such as
     `cross_validate`.
 
     Parameters
@@ -272,8 +273,8 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
     rows, and chooses the moves that reduce the sum most. If no tried move reduces the sum, the step tries
     other parts, and then other labels.
 
-    To order the labels, their absolute deviations are divided by the shares of the parts. The labels are
-    tried in decreasing order of their largest quotients.
+    For each label and each part, the absolute value of the deviation is divided by the share of the part. The
+    labels are tried in decreasing order of their largest quotients.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):

@@ -51,7 +51,7 @@ class Block:
     labels : ndarray, dtype int32
         The labels of the block, in increasing order.
     scorer : Scorer or None, default=None
-        Scorer that scores at least the labels of the block. A block without labels has the value None.
+        Scorer that scores at least the labels of the block. None if the block has no labels.
     places : ndarray, dtype int32, or None, default=None
         Positions of `labels` among the labels that `scorer` scores. None means that `scorer` scores exactly
         `labels`.

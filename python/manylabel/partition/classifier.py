@@ -228,7 +228,7 @@ class BlockPartitionClassifier(BlockClassifier):
     copies of the rows. Each model then also gets a copy of the rows of its block. Otherwise, X is copied to a
     sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
-    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The
+    If Y has unknown entries (NaN), they are passed on to `estimator`, which must be from this library. The
     partition and the router use only positive entries.
 
     If `sample_weight` is given, the router and `estimator` use it, and the `fit` method of `estimator` must

@@ -111,8 +111,8 @@ class CBMLCClassifier(BlockClassifier):
     a copy of the rows of its cluster. Otherwise, X is copied to a sparse matrix, which takes 8 bytes per
     nonzero value if X is float32, and 12 bytes otherwise.
 
-    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The labels
-    of a cluster are the labels that are known to be present in its rows.
+    If Y has unknown entries (NaN), they are passed on to `estimator`, which must be from this library. The
+    labels of a cluster are the labels that are known to be present in its rows.
 
     If `estimator` is from another library, Ctrl-C may take effect late. The fit then continues until the
     running fits of `estimator` are done.
@@ -241,9 +241,9 @@ class LPSRClassifier(BlockClassifier):
         candidates of the part. With "counts", the weight of a label is the number of rows of the part that
         have the label. With "rank", the base scorer ranks the labels for each row. The label with the highest
         score has rank 0. Each row of the part then adds ``1 / (1 + rank)`` to the weight of every label that
-        the row has. Ranks larger than 100 are replaced by 100. "rank" has a second effect: 2-means gives each
-        row a weight, which is the precision at 5 of the base scorer for this row. Rows with weight 0 do not
-        influence the centers.
+        the row has. Ranks larger than 100 are replaced by 100. "rank" has a second effect: the rows are
+        weighted in 2-means. The weight of a row is the precision at 5 of the base scorer for this row. Rows
+        with weight 0 do not influence the centers.
     random_state : int, RandomState instance or None, default=None
         Seed of 2-means. Each ``random_state=None`` of `estimator` and of its inner estimators is replaced by
         a seed that is derived from the seed of 2-means. Pass an int for reproducible results. If `estimator`
@@ -264,10 +264,10 @@ class LPSRClassifier(BlockClassifier):
         The centers of the parts. Rows are scaled to unit length before their distances to the centers are
         computed.
     router_intercept_ : ndarray of shape (n_parts,), dtype float32
-        The intercept of each part: minus half the squared length of its center. If a part would otherwise get
-        too many rows, its intercept is lowered (see Notes). A part without labels has the intercept -inf. A
-        row is scaled to unit length, and routed to the part for which the dot product of the scaled row and
-        the center, plus the intercept, is largest.
+        The intercepts of the parts. A row is scaled to unit length, and routed to the part for which the dot
+        product of the scaled row and the center, plus the intercept, is largest. The intercept is minus half
+        the squared length of the center. If a part would otherwise get too many rows, its intercept is
+        lowered (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
         mean number of scores that are needed per row. The first value counts only the scores of candidates.
@@ -289,8 +289,8 @@ class LPSRClassifier(BlockClassifier):
     If more than half of its values are nonzero, 2-means makes a float32 copy of the rows. Otherwise, X is
     copied to a sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
 
-    If Y has unknown entries (NaN), `estimator` gets these entries and must be from this library. The choice
-    of the candidates uses only positive entries.
+    If Y has unknown entries (NaN), they are passed on to `estimator`, which must be from this library. The
+    choice of the candidates uses only positive entries.
 
     If the base scorer is from another library, a fit may continue after Ctrl-C until the fit of the base
     scorer is done.

@@ -230,7 +230,7 @@ def _in_threads(
 
     `work` must regularly call ``report`` with the total amount of work done so far for the item. `progress`
     is called with the sum of these amounts over all items. If `work` or `progress` raises an exception, or if
-    the user presses Ctrl-C, the work for each other item stops when it calls ``report`` the next time.
+    the user presses Ctrl-C, the work for each of the other items stops at its next call of ``report``.
     """
     done = [0] * len(items)
     if threads == 1:

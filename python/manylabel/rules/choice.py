@@ -67,9 +67,8 @@ class SetChoice(NamedTuple):
 class HeldOutMeasures:
     """Sums of the measures over the held-out rows.
 
-    Each measure has one sum for each candidate power, and one sum for each candidate bound. Powers and bounds
-    are not combined. A candidate power is a value of `SetChoice.power`. A candidate bound is a value of
-    `SetChoice.bound`.
+    A candidate is a value of `SetChoice.power` or a value of `SetChoice.bound`, never a combination of both.
+    Each measure has one sum per candidate.
     """
 
     def __init__(self) -> None:

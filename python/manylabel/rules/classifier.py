@@ -240,11 +240,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     the method that is better for the measure. To get scores for the held-out rows, `fit` fits further models.
     Each further model holds out a quarter of the rows, but at most 16,384 rows, and is fitted to the other
     rows. No row is held out twice. With at least 2,048 rows, there is one further model. With 4 to 2,047
-    rows, there are two to four further models, because at least 512 rows should be held out in total. With
-    fewer than four rows, there is no further model, and the power and the bound are 0. In this case, `fit`
-    chooses method 1 for "subset-accuracy" and method 2 for the other measures. The measure weights the rows
-    by `sample_weight`, and leaves out unknown entries of Y. A warm start repeats the choice with new models
-    of up to `n_rules` rules.
+    rows, there are two to four further models: as many as are needed to hold out at least 512 rows in total,
+    but at most four. With fewer than four rows, there is no further model, and the power and the bound are 0.
+    In this case, `fit` chooses method 1 for "subset-accuracy" and method 2 for the other measures. The
+    measure weights the rows by `sample_weight`, and leaves out unknown entries of Y. A warm start repeats the
+    choice with new models of up to `n_rules` rules.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
     of X. If `predictor` is a measure, `fit` also copies X and Y for the further models, one model at a time.

@@ -211,7 +211,7 @@ class EditableTagger(Estimator):
     def merge_labels(self, names: Iterable[str], into: str, texts: Any = None, labels: Any = None) -> None:
         """Replace several labels by one merged label.
 
-        A text has the merged label if its names in `labels` contain `into` or at least one of `names`.
+        A text has the merged label if the names of its labels include `into` or at least one of `names`.
 
         Parameters
         ----------
@@ -223,8 +223,8 @@ class EditableTagger(Estimator):
             Texts to fit the merged label to. None means the rows that the tagger keeps (see the parameter
             `keep_rows` of `TextTagger`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. All names are ignored except the names in `names` and the
-            name `into`. None means the labels of the rows that the tagger keeps.
+            The names of the labels of each text. Labels other than `into` and the labels in `names` are
+            ignored. None means the labels of the rows that the tagger keeps.
 
         Returns
         -------
@@ -281,8 +281,8 @@ class EditableTagger(Estimator):
             Texts to fit the labels to. None means the rows that the tagger keeps (see the parameter
             `keep_rows` of `TextTagger`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. All names are ignored except the names in `names`. None
-            means the labels of the rows that the tagger keeps.
+            The names of the labels of each text. Labels that are not in `names` are ignored. None means the
+            labels of the rows that the tagger keeps.
 
         Returns
         -------

@@ -104,8 +104,8 @@ def names_of_features(vectorizer: Any) -> Any:
 class _TfidfRow:
     """Converts one text to a row of features, with exactly the same values as a `TfidfVectorizer`.
 
-    Every call of `TfidfVectorizer.transform` creates an analyzer, makes copies and checks the matrix of the
-    features. For a short text, this work takes ten times as long as the computation of the features.
+    Every call of `TfidfVectorizer.transform` creates an analyzer, copies data, and checks the matrix of the
+    features. For a short text, this extra work takes ten times as long as the computation of the features.
     """
 
     def __init__(self, vectorizer: TfidfVectorizer) -> None:

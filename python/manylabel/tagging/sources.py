@@ -107,9 +107,9 @@ def read_texts(
     Warns
     -----
     UserWarning
-        If `separator` seems to be wrong. This is the case if nearly all cells with labels have a single
-        label, but most of these cells contain a common separator other than `separator`, such as a comma. The
-        warning is issued after the last row. A file with fewer than five cells with labels causes no warning.
+        If `separator` seems to be wrong. This is the case if nearly all cells with labels are read as a
+        single name, and most of these names contain another common separator, such as a comma. The warning is
+        issued after the last row. A file with fewer than five cells with labels causes no warning.
 
     Examples
     --------

@@ -321,11 +321,11 @@ class LabelTreeClassifier(EditableLabels):
     all labels. With several trees, a label has one leaf in each tree, and a row may reach only some of these
     leaves. With ``combine="leaf"``, `predict` and `predict_topk` use the mean margin over the trees in which
     the row reaches the leaf of the label. With ``combine="product"``, both methods estimate
-    ``p * q**path_weight_`` for each tree in which the row does not reach the leaf. The estimate is the mean
-    of this value over the trees in which the row reaches the leaf, but at most ``(r / 2)**path_weight_``.
-    Here, r is the highest path probability of the nodes that the search dropped in the tree for which the
-    estimate is made. `decision_function` needs no estimates, so its scores can differ from the scores of
-    `predict_topk`.
+    ``p * q**path_weight_`` for each tree t in which the row does not reach the leaf. The estimate is the
+    smaller of two numbers. The first number is the mean of ``p * q**path_weight_`` over the trees in which
+    the row reaches the leaf. The second number is ``(r / 2)**path_weight_``. Here, r is the highest path
+    probability of the nodes of tree t that the search dropped to keep at most `beam` nodes of a level.
+    `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better,
     because the margins of the labels already contain a part of the information in the path probability.
@@ -527,16 +527,22 @@ class LabelTreeClassifier(EditableLabels):
         propensities : array-like of shape (n_labels,), default=None
             Propensities of the labels, > 0 and <= 1. Some true labels of a row can be missing in Y. The
             propensity of a label is the probability that Y has the label in a row for which the label is
-            true. `manylabel.metrics.propensities` estimates propensities. The loss of a label with propensity
-            p is multiplied by ``2/p - 1`` in the rows that have this label in Y. `DiSMECClassifier.fit`
-            explains this factor. For the classifier of a child, the factor is the mean of ``2/p - 1`` over
-            the labels below the child. It applies to the rows that have at least one of these labels in Y. As
-            described for `label_weight`, frequent labels count more in the mean. If `label_weight` is also
-            given, the factor in these rows is the mean of ``w * (2/p - 1)``, where w is the weight of a
-            label. In all other rows, the factor is then the mean of w. With propensities, rare labels get
-            higher scores. With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on
-            held-out rows (see the Notes of `DiSMECClassifier`). In these precisions, a correctly predicted
-            label counts ``w/p`` instead of 1; w is 1 without `label_weight`. None means that Y is complete.
+            true. `manylabel.metrics.propensities` estimates propensities. None means that Y is complete.
+
+            The loss of a label with propensity p is multiplied by ``2/p - 1`` in the rows that have this
+            label in Y. `DiSMECClassifier.fit` explains this factor. With propensities, rare labels get higher
+            scores.
+
+            The loss of the classifier for a child has a similar factor. The positive rows of the child are
+            the rows for which Y has at least one of the labels below the child. In the positive rows, the
+            loss is multiplied by the mean of ``2/p - 1`` over the labels below the child. Frequent labels
+            count more in this mean, as described for `label_weight`. If `label_weight` is also given, the
+            factor in the positive rows is the mean of ``w * (2/p - 1)``, where w is the weight of a label.
+            The factor in all other rows is then the mean of w.
+
+            With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on held-out rows (see the
+            Notes of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p``
+            instead of 1. Here, w is the weight of the label, or 1 if `label_weight` is None.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -730,9 +736,10 @@ class LabelTreeClassifier(EditableLabels):
         votes that is not full. As in `fit`, a label that occurs in no row is not added to a leaf, and its
         score is -inf.
 
-        The classifier of a new label is fitted to the rows with the label and to negative rows. The negative
-        rows are rows without the label that reach its leaf when the tree is searched as in `fit` with
-        ``negatives="routed"``. They are found in this way even if the parameter `negatives` is "siblings".
+        The classifier of a new label is fitted to the rows with the label and to negative rows. To find the
+        negative rows, the method searches the trees as `fit` does with ``negatives="routed"``, even if the
+        parameter `negatives` is "siblings". A row is negative if it reaches the leaf of the label in this
+        search, but does not have the label.
 
         The new classifiers are fitted with the same loss as the old classifiers, and with the C in `C_`. The
         features are scaled as in `fit`. The parameters `prune`, `fit_intercept`, `solver`, `tol`, `max_iter`,
@@ -747,13 +754,12 @@ class LabelTreeClassifier(EditableLabels):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        For each row of X, the method searches the trees twice: first for the leaves of the new labels, and
-        then for the negative rows. A new label takes about as much time as in `fit` if the second search
-        finds its leaf for all rows with the label. If this search misses the leaf for some of these rows, the
-        label takes more time, because it cannot be fitted together with other labels. The time then grows
-        with the number of rows that reach the leaf, and with the number of labels of the leaf. On eurlex57k,
-        adding 428 labels to a model with 3,843 labels takes half as long as fitting a new model to the old
-        and the new labels.
+        For each row of X, the method searches the trees twice: first for the votes, and then for the negative
+        rows. If all rows with a new label reach its leaf in the second search, the label takes about as much
+        time as in `fit`. Otherwise, the label takes more time, because it cannot be fitted together with
+        other labels. The time then grows with the number of rows that reach the leaf, and with the number of
+        labels of the leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels takes half as long as
+        fitting a new model to the old and the new labels.
 
         The method copies all weights as float32, and then converts the copy to the dtype of the old weights.
         It therefore needs memory for a second model with float32 weights. If the old weights are not float32,

@@ -34,11 +34,12 @@ def explained(
     Returns
     -------
     Explained
-        The contributions of the features and the intercept. Features with the contribution 0 are left out.
-        The sum of all contributions is the margin, with one exception: with ``combine="leaf"`` and one tree,
-        ``-threshold_`` is another contribution, and the sum is the score. The attribute `path` contains the
-        nodes on the path from the root to the leaf, without the root. With several trees, several leaves have
-        the label. Only the first of these leaves in the order of ``leaf_labels_`` is explained.
+        The contributions of the features, and the intercept as one more contribution. Features with the
+        contribution 0 are left out. With ``combine="leaf"`` and only one tree, ``-threshold_`` is also a
+        contribution, and the contributions sum to the score of the label. In all other cases, they sum to the
+        margin. The attribute `path` contains the nodes on the path from the root to the leaf, without the
+        root. With several trees, several leaves have the label. Only the first of these leaves in the order
+        of ``leaf_labels_`` is explained.
     """
     entry = int(np.flatnonzero(model.leaf_labels_ == label)[0])
     leaf = int(np.searchsorted(model.node_label_ends_, entry, side="right")) - 1
