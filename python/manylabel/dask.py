@@ -213,8 +213,8 @@ def predict_topk(
     ModuleNotFoundError
         If the package distributed is not installed.
     ValueError
-        If `k` is not valid, if there is no client, if the folder or the model file is not valid, or if X has
-        another number of features than the model.
+        If `k` is not valid, if there is no client, if the folder or the model file is not valid, or if the
+        number of features of X differs from that of the model.
     TypeError
         If `model` or X is not a path, or if `client` is not a client.
     AttributeError

@@ -53,7 +53,7 @@ class Finding:
     Parameters
     ----------
     kind : str
-        Kind of the fault, such as "twin labels", which are labels that are 1 in the same rows.
+        Kind of the fault, for example "twin labels" (labels that are 1 in exactly the same rows).
     text : str
         Text that describes the fault, its consequences, and a remedy.
     count : int

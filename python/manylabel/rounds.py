@@ -174,9 +174,9 @@ class SharedRounds:
     def _store(self) -> None:
         """Store the current state and remove older states.
 
-        `_newest` is the number of rounds of the newest state that this process has stored or seen. If the
-        folder has a state with more rounds than `_newest`, another process has stored that state. In this
-        case, the current state is not stored.
+        A state with more rounds is newer. `_newest` is the largest number of rounds of a state that this
+        process has stored or seen. If the folder has a state with more rounds than `_newest`, another process
+        has stored that state. In this case, the current state is not stored.
         """
         begun = time.monotonic()
         states = self._states()

@@ -654,7 +654,8 @@ class Work:
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
         results. `share` is ``(i, N)`` for the i-th of N processes. It has an effect only if `has_rounds` is
-        True. The N processes then share the work of the rounds of the last piece.
+        True. In this case, the last piece is fitted in rounds, and the N processes share the work of each
+        round.
         """
         tell = SumOfJobs(report)
         last = self.n_pieces - 1

@@ -493,7 +493,7 @@ def test_probabilities_and_label_sets(run, folder, tmp_path):
 def test_probabilities_need_a_calibrated_model(run):
     code, _, err = run("predict model.safetensors test.txt --probabilities")
     assert code == 1
-    assert "expected a model of `train --calibrate`, got DiSMECClassifier" in err
+    assert "expected a model trained with `train --calibrate`, got DiSMECClassifier" in err
 
 
 def test_train_in_pieces(run, tmp_path, monkeypatch):

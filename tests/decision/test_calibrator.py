@@ -328,7 +328,7 @@ def test_bad_input(data):
         LabelCalibrator(dismec, cv=0.9999).fit(X, Y)
     with pytest.raises(ValueError, match="`cv` must be at most 600, the number of rows, got 601"):
         LabelCalibrator(dismec, cv=601).fit(X, Y)
-    with pytest.raises(ValueError, match='`cv` must be a fraction, "auto" or "prefit" if `refit` is False'):
+    with pytest.raises(ValueError, match='if `refit` is False, `cv` must be a fraction, "auto" or "prefit"'):
         LabelCalibrator(dismec, cv=3, refit=False).fit(X, Y)
     with pytest.raises(ValueError, match="`estimator` must be a multi-label classifier"):
         LabelCalibrator(3).fit(X, Y)
@@ -360,7 +360,7 @@ def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
     for wrong in ({}, {"cv": 3, "refit": False}):
         with pytest.raises(
             ValueError,
-            match='set cv="prefit", or set refit=False and set `cv` to a fraction or "auto", got cv=',
+            match='set either cv="prefit", or refit=False with a fraction or "auto" as `cv`',
         ):
             DecisionClassifier(dismec, rule, **wrong).fit(X, Y)
     model = DecisionClassifier(dismec, rule, cv=0.5, refit=False, n_candidates=25, random_state=0)

@@ -82,7 +82,7 @@ def _check_names(names: Any, arguments: Namespace) -> None:
 def _check_form(classifier: Any, arguments: Namespace) -> None:
     if arguments.probabilities and not hasattr(classifier, "predict_proba_topk"):
         raise ValueError(
-            f"{arguments.model}: --probabilities: expected a model of `train --calibrate`, got "
+            f"{arguments.model}: --probabilities: expected a model trained with `train --calibrate`, got "
             f"{type(classifier).__name__}"
         )
 

@@ -126,13 +126,13 @@ _PATH_WEIGHT = 0.25
 
 
 class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
-    """Annif's default settings. The import of this class makes the backend ``manylabel`` available.
+    """Annif's default settings. Importing this module makes the backend ``manylabel`` available.
 
     To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. Annif then imports this module.
 
-    The time at which Annif loads projects does not depend on this setting. In a web server such as gunicorn
-    or uvicorn, Annif loads all projects when the server starts. With the command ``annif``, including
-    ``annif run``, Annif loads a project when the project is first used.
+    This setting does not change when Annif loads projects. In a web server such as gunicorn or uvicorn, Annif
+    loads all projects when the server starts. With the command ``annif``, including ``annif run``, Annif
+    loads a project when the project is first used.
     """
 
     INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"

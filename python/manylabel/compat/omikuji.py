@@ -280,7 +280,7 @@ class Model:
         if not isinstance(hyper_param, HyperParam):
             raise ValueError(
                 f"`hyper_param` must be a HyperParam or None, got {type(hyper_param).__name__}; "
-                "default_hyper_param returns one"
+                "`default_hyper_param()` returns a HyperParam"
             )
         try:
             X, Y = load_xc(data_path, n_jobs=threads)

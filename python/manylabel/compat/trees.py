@@ -120,7 +120,7 @@ def _omikuji_node(entry: Mapping[str, Any], n_features: int) -> _Node:
     n_outputs = len(content["children"] if kind == "Branch" else content["labels"])
     if weights.shape[1] != n_outputs:
         raise ValueError(
-            f"expected weights for the {n_outputs} children or labels of a node, got weights for "
+            f"expected {n_outputs} columns of weights, one for each child or label of a node, got "
             f"{weights.shape[1]}"
         )
     # The last row has the weights of a constant feature with the value 1.
@@ -265,7 +265,8 @@ def _pecos_nodes(
 ) -> list[_Node]:
     """Return the nodes of one level.
 
-    The outputs of a node are nodes of the level below. On the lowest level, the outputs are labels.
+    The outputs of a node are its children, which are nodes of the level below. On the lowest level, the
+    outputs are labels.
     """
     n_outputs, n_nodes = clusters.shape
     if below and len(below) != n_outputs:

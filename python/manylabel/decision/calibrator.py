@@ -65,12 +65,12 @@ class LabelCalibrator(MultiLabelClassifier):
     pooling : {"frequency", "none", "all"}, default="frequency"
         Which labels share data. "frequency" groups the labels that occur in about the same number of training
         rows. With the method "sigmoid", the curve of a label is shrunk towards the curve of its group. With
-        "isotonic", the labels of a group share one curve, but frequent labels have separate curves (see the
-        Notes of `LabelCalibrator`). "all" fits one curve to the candidates of all held-out rows, and all
-        labels use this curve. "none" fits a separate curve for each label, without data of other labels. With
-        "none", a label that is a candidate in no held-out row gets the curve of "all". With "all" and "none",
-        `method` determines how the curves are fitted: "sigmoid" uses Platt's method [1]_, and "isotonic" uses
-        isotonic regression [2]_.
+        "isotonic", each frequent label has its own curve, and the other labels of a group share one curve
+        (see the Notes of `LabelCalibrator`). "all" fits one curve to the candidates of all held-out rows, and
+        all labels use this curve. "none" fits a separate curve for each label, without data of other labels.
+        With "none", a label that is a candidate in no held-out row gets the curve of "all". With "all" and
+        "none", `method` determines how the curves are fitted: "sigmoid" uses Platt's method [1]_, and
+        "isotonic" uses isotonic regression [2]_.
     cv : {"auto", "prefit"}, int or float, default="auto"
         Which rows are held out. A float between 0 and 1 is the fraction of the rows to hold out. An int >= 2
         is a number of folds: each fold is scored by a model that is fitted to the other folds. "auto" means
@@ -103,21 +103,20 @@ class LabelCalibrator(MultiLabelClassifier):
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
-        Points of the common curve f, with the method "sigmoid". The curve of each label is computed from f
-        (see `intercept_`). The arrays contain increasing scores and the log-odds at these scores. Between two
-        scores, f is linear. Below the lowest and above the highest score, f continues as a straight line.
-        With the pooling "none" or "all", the arrays are empty. For empty arrays, f(score) is the score
-        itself.
+        Points of a curve f that all labels share, with the method "sigmoid". The curve of each label is
+        computed from f (see `intercept_`). The arrays contain increasing scores and the log-odds at these
+        scores. Between two scores, f is linear. Below the lowest and above the highest score, f continues as
+        a straight line. With the pooling "none" or "all", the arrays are empty. For empty arrays, f(score) is
+        the score itself.
     intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
         Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
-        ``intercept_[l] + slope_[l] * f(score)``, where f is the common curve.
+        ``intercept_[l] + slope_[l] * f(score)``, where f is the shared curve.
     variance_ : float
-        Strength of the pooling, with the method "sigmoid" and the pooling "frequency". A smaller value means
-        stronger pooling: the curves of labels are closer to the curves of their groups. If `variance_` is 0,
-        all labels of a group have the same curve. The value is from 0 to 3 and is chosen by cross-validation.
-        The curve of each label and of each group has a shift, the number ``a`` in the Notes of
-        `LabelCalibrator`. The prior of a label's shift is normal. The mean of this prior is the shift of the
-        label's group, and the variance is `variance_`.
+        Variance of the prior of the label shifts, with the method "sigmoid" and the pooling "frequency". The
+        curve of each label and of each group has a shift, the number ``a`` in the Notes of `LabelCalibrator`.
+        The prior of a label's shift is normal, and its mean is the shift of the label's group. With a smaller
+        variance, the curves of labels are closer to the curves of their groups. If `variance_` is 0, all
+        labels of a group have the same curve. The value is from 0 to 3 and is chosen by cross-validation.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64
@@ -310,7 +309,7 @@ class LabelCalibrator(MultiLabelClassifier):
         X, y, sample_weight = check_training_set(self, X, y, sample_weight, dense=self._dense, unknown=True)
         self.__dict__.pop("cv_", None)  # an earlier fit may have set it
         if cv != "prefit" and not params["refit"] and isinstance(cv, int):
-            raise ValueError(f'`cv` must be a fraction, "auto" or "prefit" if `refit` is False, got {cv}')
+            raise ValueError(f'if `refit` is False, `cv` must be a fraction, "auto" or "prefit", got {cv}')
         fitting = _Fitting(self.estimator, params, dense, progress)
         n_rows, n_labels = y.shape
         if cv == "prefit":

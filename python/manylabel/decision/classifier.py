@@ -123,8 +123,8 @@ class DecisionClassifier(LabelCalibrator):
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
                     f"the guarantee of {type(decision).__name__} holds only if the final model itself scores "
-                    'the held-out rows; set cv="prefit", or set refit=False and set `cv` to a fraction or '
-                    f'"auto", got cv={shown(self.cv)} and refit={self.refit}'
+                    f"the held-out rows, got cv={shown(self.cv)} and refit={self.refit}; set either "
+                    'cv="prefit", or refit=False with a fraction or "auto" as `cv`'
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

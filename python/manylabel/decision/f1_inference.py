@@ -27,9 +27,9 @@ _LABELS = 64
 class F1Inference(DecisionRule):
     """Predict label sets that maximize the expected F1 of every label.
 
-    The label probabilities can come from any classifier. For each label, n rows (see `threshold`) are sorted
-    by decreasing probability of the label, and the label is predicted for the first m of them. Let ``prior``
-    be the fraction of training rows with the label. The expected F1 of the label on the n rows is about
+    The label probabilities can come from any classifier. By default, a call of `predict` sorts its n rows by
+    decreasing probability of a label, and predicts the label for the first m rows. Let ``prior`` be the
+    fraction of training rows with the label. The expected F1 of the label on the n rows is about
     ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. For each label, the number m is
     chosen so that this expected F1 is as large as possible [1]_. If later rows have the same probability as
     row m, the label is also predicted for these rows. Macro-F1 is the mean of the F1 of all labels, so the
@@ -38,10 +38,10 @@ class F1Inference(DecisionRule):
     Parameters
     ----------
     threshold : {"test", "train"}, default="test"
-        Which rows are used to choose m, the number of rows for which a label is predicted. "test" uses the
-        rows of each call of `predict`. The prediction for a row then depends on the other rows of the call.
-        "train" uses the out-of-fold probabilities that are passed to `fit`, and chooses one probability
-        threshold per label. The prediction for a row then does not depend on other rows.
+        The rows that are sorted to choose m. "test" sorts the rows of each call of `predict`. The prediction
+        for a row then depends on the other rows of the call. "train" sorts the rows that are passed to `fit`
+        with their out-of-fold probabilities. The probability of row m becomes the threshold of the label, so
+        the prediction for a row does not depend on other rows.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class F1Inference(DecisionRule):
     Notes
     -----
     A label that occurs in no training row is never predicted. Nor is a label predicted for rows in which its
-    probability is 0. The original algorithm in [1]_ predicts each label for at least one row.
+    probability is 0. In contrast, the original algorithm in [1]_ predicts each label for at least one row.
 
     The choice of m for all labels takes O(n_labels n_samples log n_samples) time.
 

@@ -162,10 +162,10 @@ class RiskControl(DecisionRule):
         if found is None:
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
-                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the "
-                f"lowest possible mean risk of the rows is {least:.4g}, but it must be below `alpha` by a "
-                "margin, which is smaller for more rows; use a larger `alpha`, probabilities of more labels "
-                "per row, or more rows"
+                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the mean "
+                f"risk of the rows cannot be lower than {least:.4g}, and `alpha` must exceed this number by "
+                "a margin that decreases with the number of rows; use a larger `alpha`, more rows, or "
+                "probabilities of more labels for each row"
             )
         self.bound_, self.risk_ = found
 
@@ -190,7 +190,7 @@ class _Entries:
         self.n_true = np.diff(Y.indptr)
 
     def _missed(self) -> NDArray[np.float64]:
-        """Return the mean false negative rate over all rows if the first k entries are chosen, for each k.
+        """Return, for each k, the mean false negative rate of all rows if the first k entries are chosen.
 
         k goes from 0 to the number of entries.
         """

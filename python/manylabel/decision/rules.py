@@ -96,7 +96,7 @@ class DecisionRule(BaseEstimator):  # type: ignore[misc]
         ValueError
             If `probabilities` has values outside [0, 1].
         sklearn.exceptions.NotFittedError
-            If the rule must be fitted before `predict` is called, but is not fitted.
+            If the rule needs a fit and is not fitted.
         """
         chosen = self._chosen(check_probabilities(probabilities), self.parameters.check(self))
         chosen.data = np.ones(len(chosen.indices), dtype=np.int64)
@@ -180,7 +180,7 @@ class TopLabels(DecisionRule):
     ----------
     k : int, default=5
         Number of labels per row, >= 1. If fewer labels have a positive probability, the row gets only these
-        labels. If probabilities are equal, the label with the lower column index comes first.
+        labels. If labels have the same probability, labels with lower column indices are preferred.
 
     Examples
     --------

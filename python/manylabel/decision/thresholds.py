@@ -195,10 +195,10 @@ class _Falling:
         self.n_true, self.n_rows = Y.nnz, Y.shape[0]
 
     def bound(self, target: str, targets: dict[str, float | None]) -> float:
-        """Return the bound that reaches a target.
+        """Return the bound on the probabilities that meets a target.
 
         If `target` is "micro_f1", the bound maximizes micro-F1. Otherwise, `target` is "precision", "recall"
-        or "labels_per_row", and `targets` maps this name to the value that the bound must reach.
+        or "labels_per_row". The result is a bound at which this quantity reaches ``targets[target]``.
         """
         if target == "micro_f1":
             if not len(self.bounds):

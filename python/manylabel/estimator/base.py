@@ -321,16 +321,16 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Features, of any numeric dtype. Values must be finite, and at most 3.4e38 in absolute value (the
-            maximum of float32). Only estimators that scale rows to unit length accept larger finite values.
-            Only `BoostedRulesClassifier` accepts NaN, which marks a missing value. A sparse matrix may have
-            int32 or int64 indices.
+            Features, of any numeric dtype. For most estimators, values must be finite, and at most 3.4e38 in
+            absolute value (the maximum of float32). Estimators that scale rows to unit length also accept
+            larger finite values, and `BoostedRulesClassifier` also accepts NaN, which marks a missing value.
+            A sparse matrix may have int32 or int64 indices.
         y : array-like or sparse matrix of shape (n_samples, n_labels), or array-like of shape (n_samples,)
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame from pandas, polars or Arrow, its column names become the names of
             the labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row has
-            the label. The fit leaves unknown entries out of the loss. If an estimator treats unknown entries
-            differently or does not support them, its Notes section says so.
+            the label. The fit leaves unknown entries out of the loss, unless the Notes section of the
+            estimator says otherwise.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
@@ -362,8 +362,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If the fit reached the maximum number of iterations before it converged. `BoostedRulesClassifier`,
-            `LEMLClassifier` and `PDSparseClassifier` never issue this warning.
+            Estimators other than `BoostedRulesClassifier`, `LEMLClassifier` and `PDSparseClassifier` issue
+            this warning if the fit reached the maximum number of iterations before it converged.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):

@@ -45,10 +45,10 @@ class LabelCosts(NamedTuple):
 def label_costs(n_labels: int, label_weight: Any, propensities: Any) -> LabelCosts | None:
     """Check the weights and propensities of the labels.
 
-    The loss of a label is multiplied by its weight. Propensities correct for true labels that are missing
-    from Y. The propensity of a label is the probability that Y records the label in a row for which the label
-    is true. In rows for which Y records the label, the loss is also multiplied by ``2/p - 1``, where p is the
-    propensity of the label [1]_.
+    The loss of a label is multiplied by its weight. The propensity of a label is the probability that Y
+    records the label in a row for which the label is true. Propensities are used to compensate for true
+    labels that are missing from Y. In rows for which Y records the label, the loss is also multiplied by
+    ``2/p - 1``, where p is the propensity of the label [1]_.
 
     Parameters
     ----------

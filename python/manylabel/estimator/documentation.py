@@ -1,10 +1,10 @@
 """Functions that copy docstring entries, so that shared parameters are described only once.
 
-The docstring of a class has only the entries that are specific to the class. `inherit_documentation` copies
-missing entries of the sections Parameters, Attributes, Returns, Raises and Warns from the docstrings of the
-base classes. ``help`` then shows all entries. If several methods of a class have the same parameter, such as
-X, only one method needs an entry for this parameter. The decorator `documented_like` copies missing entries
-from one function to another function.
+In the source code, the docstring of a class has only the entries that are specific to the class.
+`inherit_documentation` copies missing entries of the sections Parameters, Attributes, Returns, Raises and
+Warns from the docstrings of the base classes. ``help`` then shows all entries. If several methods of a class
+have the same parameter, such as X, only one method needs an entry for this parameter. The decorator
+`documented_like` copies missing entries from one function to another function.
 """
 
 from __future__ import annotations

@@ -268,8 +268,8 @@ def held_out_parts(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], N
 
     For each split, a pair of arrays of row indices is yielded: first the rows of the fit, then the held-out
     rows. Each split holds out a quarter of `rows`, but at most 16,384 rows. All other rows are rows of the
-    fit. No row is held out in two splits. Splits are yielded until 512 rows or more have been held out in
-    total, but at most four splits. If there are fewer than four rows, nothing is yielded. Both arrays of a
+    fit. No row is held out in two splits. The function stops after four splits, or earlier if at least 512
+    rows have been held out in total. If there are fewer than four rows, nothing is yielded. Both arrays of a
     pair are sorted, so that rows that are adjacent in memory stay adjacent.
     """
     n_held = min(len(rows) // _N_PARTS, _MOST_ROWS)
@@ -405,8 +405,7 @@ def _rank_better(precisions: NDArray[np.float64], best: NDArray[np.float64]) -> 
     """Return whether a regularization strength gives clearly higher precisions than the best one so far.
 
     `precisions` and `best` have one entry for each held-out row; see `Fold.precisions`. The mean of
-    ``precisions - best`` must exceed both its standard error and 0.5 % of the mean of `best`. If two
-    strengths rank equally well, this mean exceeds its standard error by chance in one of six cases.
+    ``precisions - best`` must exceed both its standard error and 0.5 % of the mean of `best`.
     """
     gains = precisions - best
     if len(gains) == 0:

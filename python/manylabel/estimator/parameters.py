@@ -656,8 +656,8 @@ def _listed(texts: list[str]) -> str:
 def _order(kind: Parameter) -> int:
     """Return a sort key for the order of alternatives in docstrings.
 
-    A choice of several words comes first. Then come numbers and other types, then single words, and finally
-    None.
+    A set of words, such as ``{"a", "b"}``, comes first. Then come numbers and other types, then single words,
+    and finally None.
     """
     if isinstance(kind, Choice):
         return 0 if len(kind.words) > 1 else 2

@@ -99,7 +99,8 @@ class Rounds(Protocol):
 
     Each round first computes a result from the training rows, such as a gradient. The round then takes a step
     that depends on the result, for example a step along the gradient. The computation of the result consists
-    of units, which several processes can share. The step is not shared: each process takes the same step.
+    of units, which can be divided among several processes. The step is not divided: each process computes the
+    whole step.
     """
 
     @property

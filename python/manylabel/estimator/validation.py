@@ -289,7 +289,7 @@ def _labels(Y: Any, name: str, *, nan: bool, allowed: str) -> csr_array:
 
 
 def known_ones(Y: csr_array) -> csr_array:
-    """Return a canonical Y without its unknown entries, or Y itself if all entries are known."""
+    """Return a canonical Y that does not store its unknown entries, or Y itself if all entries are known."""
     return _entries(Y, ~np.isnan(Y.data))
 
 

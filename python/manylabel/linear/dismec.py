@@ -133,17 +133,18 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     rows equals the number of true labels. A tenth of the rows is held out, or up to a quarter if the data set
     is small. The weights in `coef_` are fitted to all rows, including the held-out rows. These weights would
     give a threshold that is too high, because rows that were used in a fit have higher margins for their own
-    labels than new rows. `fit` therefore copies the weights of a sample of the labels. A few solver steps
-    adapt the copies to the rows that are not held out. The margins of the held-out rows are computed with the
-    adapted copies. If the held-out rows have fewer than ten positive entries for the sampled labels, the
-    threshold is 0. Learning the threshold takes up to 15 % of the fit time, or more if the fit takes only a
-    few milliseconds.
+    labels than new rows. `fit` therefore uses other weights for the threshold. It copies the weights of a
+    sample of the labels, and adapts the copies to the rows that are not held out by a few solver steps. The
+    margins of the held-out rows are computed with the adapted copies. If the held-out rows have fewer than
+    ten positive entries for the sampled labels, the threshold is 0. Learning the threshold takes up to 15 %
+    of the fit time, or more if the fit takes only a few milliseconds.
 
     With ``C="auto"``, C is chosen on a sample of at most 16,384 rows and at most 512 labels. A quarter of the
     sampled rows is held out, and models are fitted to the other sampled rows. If the sample has fewer than
-    2,048 rows, one to three of the other quarters are then held out in turn, as in cross-validation. The
-    search starts at a value between 0.3 and 3. It multiplies or divides C by ``sqrt(10)`` as long as the
-    models clearly improve. C stays between 0.001 and 100. The search does not depend on `random_state`.
+    2,048 rows, one to three of the other quarters are also held out, one after another, as in
+    cross-validation. The search starts at a value between 0.3 and 3. It multiplies or divides C by
+    ``sqrt(10)`` as long as the models clearly improve. C stays between 0.001 and 100. The search does not
+    depend on `random_state`.
 
     The models are compared on the held-out rows by one of two measures. The measure depends on whether the
     number of labels that occur in Y exceeds a limit. The limit is five labels if `normalize` scales rows to

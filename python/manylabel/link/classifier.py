@@ -61,9 +61,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     n_components : int or float, default=0.99
         Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
         and 1 is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the
-        labels. Then k is the smallest number for which the sum of the k largest eigenvalues exceeds this
-        fraction. With a float, k is at most 300. With more than 1024 labels, every float means k = 300. This
-        parameter is ignored with ``embedding="none"``.
+        labels. Then k is the smallest number for which the k largest eigenvalues make up more than this
+        fraction of the sum. With a float, k is at most 300. With more than 1024 labels, every float means k =
+        300. This parameter is ignored with ``embedding="none"``.
     kernel : str, default="gaussian"
         Kernel that the random features approximate. "gaussian" is the Gaussian kernel. "matern-3" and
         "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. "cauchy" is the kernel for which the
@@ -262,10 +262,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
-    at most 4000 rows and the 64 most frequent labels. The final fit can use more rows, and its solver can
-    change the effect of the ridge penalty. The comparison of the values of gamma corrects for both
-    differences. With many rows or labels, the comparison takes at most about a tenth of the time of the fit
-    of V. With few rows and labels, the comparison may take longer than the fit of V.
+    at most 4000 rows and the 64 most frequent labels. The final fit can differ in two ways: it can use more
+    rows, and with its solver, the same ridge penalty can have a stronger or weaker effect. The comparison of
+    the values of gamma corrects for both differences. With many rows or labels, the comparison takes at most
+    about a tenth of the time of the fit of V. With few rows and labels, the comparison may take longer than
+    the fit of V.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from
@@ -273,7 +274,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     five different fifths are held out, one after the other. Each time, the weights V are fitted again to the
     other rows, but only for a sample of frequent and rare labels. With many labels, each of these fits takes
     at most about a tenth of the time of the fit of V. With few labels, each of these fits can take longer,
-    because the sample has at least 32 labels. If there are fewer than 32 labels, the sample has all labels.
+    because the sample has at least 32 labels, or all labels if there are fewer.
 
     A learned threshold corresponds to a probability from 0.01 to 0.99. If the held-out rows have fewer than
     ten positive entries for the sampled labels, the threshold is 0.

@@ -134,9 +134,7 @@ def cross_val_predict(
     X : array-like, sparse matrix or list of texts, of n_samples rows
         Features.
     Y : array-like or sparse matrix of shape (n_samples, n_labels), or list of lists of str
-        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`. For a `TextTagger`,
-        the columns of the result are in the order of ``params["label_names"]`` if `params` has this entry.
-        Otherwise, the columns are sorted by the names of the labels.
+        0/1 indicator matrix, or the names of the labels of each text for a `TextTagger`.
     method : {"predict", "predict_topk", "decision_function", "predict_proba"}, default="predict"
         Name of the estimator's method that computes the predictions.
     k : int, default=5
@@ -152,7 +150,9 @@ def cross_val_predict(
     -------
     csr_array or ndarray of shape (n_samples, n_labels), or list of list of str
         The predictions, in the order of the rows. The result is sparse if `method` returns sparse matrices.
-        The method `predict` of a `TextTagger` returns lists of names.
+        For a `TextTagger`, the columns are in the order of ``params["label_names"]`` if `params` has this
+        entry, and otherwise sorted by the names of the labels. The method `predict` of a `TextTagger` returns
+        lists of names.
 
     Raises
     ------
@@ -179,8 +179,8 @@ def cross_val_predict(
     if not np.array_equal(np.sort(order), np.arange(n_rows)):
         raise ValueError(
             f"each of the rows 0 to {n_rows - 1} must be a test row of exactly one fold of `cv`, "
-            f"got {len(order)} test rows in all folds together, which cover "
-            f"{np.isin(np.arange(n_rows), order).sum()} of the {n_rows} rows"
+            f"got {len(order)} test rows in total, and "
+            f"{np.isin(np.arange(n_rows), order).sum()} of the {n_rows} rows are in at least one fold"
         )
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (

@@ -72,7 +72,7 @@ def topk_of_decisions(
 
 @register
 class AnyClassifier(BaseEstimator):  # type: ignore[misc]
-    """Wrapper for any multi-label classifier with the interface of scikit-learn.
+    """Wrapper for any multi-label classifier that has the interface of scikit-learn.
 
     The wrapper is fitted to one block, which contains some of the rows and some of the labels of the data.
 

@@ -194,11 +194,11 @@ def partition_by_rule(
 ) -> tuple[Partition, float]:
     """Partition the rows and labels as `BlockPartitionClassifier` does with ``mode="rule"``.
 
-    The router is the classifier that predicts the block of a row. The search starts with the number of blocks
-    that `blocks_by_rule` returns. To test a number of blocks, all rows are partitioned. Then a router is
-    fitted to some of the rows, and predicts the blocks of the others. If too few predictions agree with the
-    partition, the test fails and the number of blocks is halved. The search ends when a test succeeds or one
-    block remains.
+    The number of blocks is found by a search, which starts with the number that `blocks_by_rule` returns. To
+    test a number of blocks, all rows are partitioned. Then a router, which is a classifier that predicts the
+    block of a row, is fitted to some of the rows, and predicts the blocks of the others. If too few
+    predictions agree with the partition, the test fails and the number of blocks is halved. The search ends
+    when a test succeeds or one block remains.
 
     Parameters
     ----------
@@ -330,9 +330,9 @@ def choose_lam(
     candidates for `lam` are computed from Y. The router is the classifier that predicts the block of a row.
 
     For a given number of blocks, the partition, the router and the models of the blocks are fitted only once
-    in each fold. These fits use the smallest candidate, with which the blocks have the most labels. For a
-    larger candidate, each block keeps its rows and a subset of its labels. The scores of the kept labels are
-    taken from the fitted models, so no new fit is needed.
+    in each fold. These fits use the smallest candidate, because the smallest penalty gives the blocks the
+    most labels. For a larger candidate, each block keeps its rows and a subset of its labels. The scores of
+    the kept labels are taken from the fitted models, so no new fit is needed.
 
     P@k is the precision at k on the held-out rows. ``mode="accuracy"`` chooses the candidate with the largest
     sum of P@1, P@3 and P@5 over all folds.
@@ -423,7 +423,7 @@ def _precisions(
     """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3).
 
     `lams` contains the candidates for `lam` in increasing order. The partition, the router and the block
-    models are fitted only once, with the first candidate. With this candidate, the blocks have the most
+    models are fitted only once, with the first and smallest candidate, because the blocks then have the most
     labels. With a larger candidate, each block keeps a subset of these labels, and the scores of the other
     labels are ignored.
     """

@@ -93,8 +93,9 @@ class CBMLCClassifier(BlockClassifier):
         clusters. The sum is weighted by `sample_weight`.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
-        mean number of scores that are computed per row. The first value counts only the scores of labels. The
-        second value also counts one score per cluster, which is computed to find the nearest center.
+        mean number of scores that are computed per row. For the first value, only the scores of labels are
+        counted. For the second value, one score per cluster is counted, too. It is computed to find the
+        nearest center.
 
     See Also
     --------
@@ -270,10 +271,10 @@ class LPSRClassifier(BlockClassifier):
         lowered (see Notes). A part without labels has the intercept -inf.
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
-        mean number of scores that are needed per row. The first value counts only the scores of candidates.
-        The second value also counts one score per part, which is needed to find the nearest center. Some base
-        scorers nevertheless compute the scores of all labels (see Notes). Predictions with such a base scorer
-        do not get this speedup.
+        mean number of scores that are needed per row. For the first value, only the scores of candidates are
+        counted. For the second value, one score per part is counted, too. It is needed to find the nearest
+        center. Some base scorers nevertheless compute the scores of all labels (see Notes). Predictions with
+        such a base scorer do not get this speedup.
 
     See Also
     --------

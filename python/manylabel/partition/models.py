@@ -79,8 +79,8 @@ def fit_models(
     ----------
     estimator : estimator
         Estimator to clone. An estimator of another library is wrapped in `AnyClassifier`. An estimator of
-        this library is fitted to the blocks directly. Its method `_settled` first chooses values for
-        parameters that are "auto", on all rows and labels. All blocks use these values. Parameters that
+        this library is fitted to the blocks directly. Before that, its method `_settled` uses all rows and
+        labels to choose values for parameters that are "auto". All blocks use these values. Parameters that
         `_settled` leaves at "auto", such as `threshold`, are chosen for each block separately.
     X : csr_array or ndarray, of shape (n_samples, n_features)
         Features. An ndarray may have any memory order, and dtype float16, float32 or float64.

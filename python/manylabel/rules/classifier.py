@@ -110,10 +110,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
         `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, both
         settings normally compute new label bins for each condition that they try. There is one exception:
-        with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" reuses label
-        bins. In this case, each search computes label bins once, from the sampled rows that the rule covers
-        so far. "fast" uses these bins for all conditions on features with mostly nonzero values. With more
-        than 256 labels, "fast" also uses these bins for some of the conditions on other features. The label
+        with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" uses the
+        same label bins for many conditions of one search. These label bins are computed at the beginning of
+        the search, from the sampled rows that the rule covers so far. "fast" uses them for all conditions on
+        features with mostly nonzero values. With more than 256 labels, "fast" also uses them for some of the
+        conditions on other features. For the remaining conditions, "fast" computes new label bins. The label
         bins of a finished rule are always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
