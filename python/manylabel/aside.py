@@ -1,4 +1,4 @@
-"""Functions that write files atomically (completely or not at all), read and write arrays, and lock files.
+"""Functions to write files atomically (completely or not at all), to read or write arrays, and to lock files.
 
 `written_aside` first writes the content to a temporary file in the same directory. When all content is on the
 disk, the temporary file is renamed to the final name. Two processes can write to the same path at the same

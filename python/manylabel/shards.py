@@ -654,8 +654,8 @@ class Work:
 
         If pieces of an earlier stage are missing, they are also fitted, because later stages need their
         results. `share` is ``(i, N)`` for the i-th of N processes. It has an effect only if `has_rounds` is
-        True. In this case, the last piece is fitted in rounds, and the N processes share the work of each
-        round.
+        True. In this case, the last piece consists of rounds, and the N processes share the work of long
+        rounds (see `manylabel.rounds`).
         """
         tell = SumOfJobs(report)
         last = self.n_pieces - 1

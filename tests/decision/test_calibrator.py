@@ -360,7 +360,7 @@ def test_risk_control_gets_rows_that_no_model_has_seen(data, tmp_path):
     for wrong in ({}, {"cv": 3, "refit": False}):
         with pytest.raises(
             ValueError,
-            match='set either cv="prefit", or refit=False with a fraction or "auto" as `cv`',
+            match='`refit` must be False and `cv` must be a fraction or "auto", unless `cv` is "prefit", got',
         ):
             DecisionClassifier(dismec, rule, **wrong).fit(X, Y)
     model = DecisionClassifier(dismec, rule, cv=0.5, refit=False, n_candidates=25, random_state=0)

@@ -111,7 +111,8 @@ def _train_tagger(model: Any, rule: Any, path: Path, arguments: Namespace) -> No
 def merge(arguments: Namespace) -> None:
     """Make a model from the finished pieces of a fit, and save the model.
 
-    A piece is a part of the work of a fit, such as the weights of some labels (see `manylabel.shards`).
+    A piece is a part of the work of a fit, such as fitting the weights of some labels; see
+    `manylabel.shards`.
     """
     path = output_path(arguments.output)
     model = shards.merge(arguments.folder)

@@ -130,9 +130,9 @@ class Config(default_config.Config):  # type: ignore[misc]  # Annif has no types
 
     To use the backend, set ``ANNIF_CONFIG=manylabel.compat.annif.Config``. Annif then imports this module.
 
-    This setting does not change when Annif loads projects. In a web server such as gunicorn or uvicorn, Annif
-    loads all projects when the server starts. With the command ``annif``, including ``annif run``, Annif
-    loads a project when the project is first used.
+    This setting has no effect on the time at which Annif loads projects. In a web server such as gunicorn or
+    uvicorn, Annif loads all projects when the server starts. With the command ``annif``, including
+    ``annif run``, Annif loads a project when the project is first used.
     """
 
     INITIALIZE_PROJECTS = os.environ.get("FLASK_RUN_FROM_CLI") != "true"

@@ -205,8 +205,9 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     Raises
     ------
     ValueError
-        If a file is malformed, or if the files do not have the weights of all labels. The message names the
-        malformed file or the metadata file.
+        If a file is malformed, if the files do not have the weights of all labels, or if a weight is too
+        large for float32. The message names the malformed file. In the other two cases, it names the
+        metadata file.
     OSError
         If a file cannot be read.
 
@@ -243,8 +244,9 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
         ]
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
-            f"{source}: expected metadata of DiSMEC++ with num-features, num-labels and files, "
-            f"where each file has first, count, file and weight-format ({type(error).__name__}: {error})"
+            f"{source}: expected metadata of DiSMEC++ with num-features, num-labels and files, and "
+            "with first, count, file and weight-format in each entry of files "
+            f"({type(error).__name__}: {error})"
         ) from error
     for number in (n_features, n_labels, *(count for _, count, _, _ in entries)):
         if not 0 <= number <= _MOST:

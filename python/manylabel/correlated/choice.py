@@ -40,8 +40,8 @@ class HeldOut:
     Parameters
     ----------
     model : CorrLogClassifier
-        Unfitted model with the parameters of the regressions. `HeldOut` changes only the penalties, the
-        threshold, `tol`, `max_iter` and `verbose` of this model.
+        Unfitted model. `HeldOut` changes this object: it sets the penalties, the threshold, `tol`,
+        `max_iter` and `verbose`. The regressions use all other parameters of the model as given.
     folds : sequence of Fold
         Folds of the data; at least one. Each fold contains the rows for a fit and the held-out rows.
     report : callable

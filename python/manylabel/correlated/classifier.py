@@ -134,7 +134,8 @@ class CorrLogClassifier(MultiLabelClassifier):
         ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1. The solver "reference" computes at most 500 gradients,
-        even if `max_iter` is larger.
+        even if `max_iter` is larger. If the fit has not converged by then, `fit` issues a
+        `ConvergenceWarning`.
 
     Attributes
     ----------
@@ -216,9 +217,11 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``l2_features="auto"``, the penalty is chosen on a sample of the data. The sample has an eighth of
     the rows, but at least 4,096 and at most 16,384 rows. The sample has 1/64 of the labels, but at least 32
     and at most 512 labels. With fewer than 4,096 rows, all rows are used. With fewer than 32 labels, all
-    labels are used. A quarter of the sampled rows is held out, or several quarters in turn if there are fewer
-    than 2,048 rows. Models without couplings are fitted to the other sampled rows, and compared by their mean
-    log loss on held-out rows. On small data sets, the choice takes about 0.1 seconds.
+    labels are used. A quarter of the sampled rows is held out. Models without couplings are fitted to the
+    other sampled rows, and compared by their mean log loss on the held-out rows. With fewer than 2,048 rows,
+    this is repeated for other quarters, one at a time. The repetition ends as soon as at least 512 rows have
+    been held out in total, or after the fourth quarter. The log losses of all held-out quarters are averaged.
+    On small data sets, the choice takes about 0.1 seconds.
 
     The first penalty that is tried is ``max(0.001, 2 / n)``. Here, n is the number of rows of X, or the sum
     of `sample_weight` if given. If features are not standardized, the first penalty is multiplied by the mean
@@ -231,11 +234,12 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``threshold="auto"``, rows and labels are sampled, and rows are held out, as described above for
     ``l2_features="auto"``. Models without couplings are fitted to the other sampled rows. Their penalty is
     `l2_features_`, adjusted to the number of these rows. A first threshold is chosen so that the models
-    predict as many labels in the held-out rows as there are true labels. With the first threshold, the models
-    also predict labels for the rows that they were fitted to. The ratio of predicted to true labels is
-    computed in these rows. The final threshold is chosen so that the final model has about the same ratio in
-    at most 512 training rows. `threshold_` is 0 if the held-out rows have fewer than ten positive entries for
-    the sampled labels, or if the solver is "reference".
+    predict as many labels in the held-out rows as there are true labels. No rows are held out from the final
+    model, so its threshold is chosen on training rows. To do so, the models without couplings predict labels
+    for the rows that they were fitted to, with the first threshold. The number of predicted labels is divided
+    by the number of true labels of these rows. `threshold_` is chosen so that the final model has about this
+    ratio in a sample of at most 512 training rows. `threshold_` is 0 if the held-out rows have fewer
+    than ten positive entries for the sampled labels, or if the solver is "reference".
 
     References
     ----------
@@ -546,10 +550,10 @@ class CorrLogClassifier(MultiLabelClassifier):
             None, an `Explanation` with the contributions to every label. The ``repr`` of an `Explanation` is
             a text that lists the contributions to the predicted labels.
 
-            The sum of the contributions to a label is the conditional log-odds of the label, given the other
-            predicted labels, minus `threshold_`. Each feature and each other predicted label has one
-            contribution. One more contribution is the intercept minus `threshold_`. Features and labels with
-            the contribution 0 are left out.
+            The contributions to a label add up to the log-odds of the label minus `threshold_`. In these
+            log-odds, each other label counts as present if it is predicted, and as absent otherwise. Each
+            feature and each other predicted label has one contribution. One more contribution is the
+            intercept minus `threshold_`. Features and labels with the contribution 0 are left out.
 
         Raises
         ------

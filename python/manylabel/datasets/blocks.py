@@ -52,7 +52,7 @@ def stored_blocks(X: Any, Y: Any, folder: Path, scheduler: Any = None) -> tuple[
         raise ValueError(f"`Y` must be a dask array if `X` is a dask array, got {type(Y).__name__}")
     if X.numblocks[1] != 1 or Y.numblocks[1] != 1 or X.numblocks[0] != Y.numblocks[0]:
         raise ValueError(
-            "each block of X and Y must have all columns, and X and Y must have the same number of blocks, "
+            "X and Y must each have one block of columns, and must have the same number of blocks of rows, "
             f"got X.numblocks={X.numblocks} and Y.numblocks={Y.numblocks}"
         )
 
@@ -85,8 +85,8 @@ def stored_blocks(X: Any, Y: Any, folder: Path, scheduler: Any = None) -> tuple[
                 continue
             if not np.can_cast(of_x.dtype, dtype):
                 raise ValueError(
-                    f"block {number} of X must have a dtype that can be cast safely to {dtype}, the stored "
-                    f"dtype of the blocks before it, got {of_x.dtype}"
+                    f"block {number} of X must have a dtype that can be cast safely to {dtype}, the "
+                    f"dtype in which X is written, got {of_x.dtype}"
                 )
             of_x = of_x.toarray() if hasattr(of_x, "toarray") else np.asarray(of_x)
             yield of_x.astype(dtype, copy=False), of_y

@@ -385,7 +385,7 @@ def _of_table(path: Path, table: Any, columns: Columns, number: int) -> Batch:
         expected = f"{x_ends[row + 1] - x_ends[row]} entries in `{values}` as in `{features}`"
         got = value_ends[row + 1] - value_ends[row]
         raise ValueError(
-            f"{path}: row {row} of batch {number} of rows (rows counted from 0, batches from 1): "
+            f"{path}: row {row} (counted from 0) of batch {number} (counted from 1): "
             f"expected {expected}, got {got}"
         )
     with np.errstate(over="ignore"):

@@ -103,20 +103,20 @@ class LabelCalibrator(MultiLabelClassifier):
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
-        Points of a curve f that all labels share, with the method "sigmoid". The curve of each label is
-        computed from f (see `intercept_`). The arrays contain increasing scores and the log-odds at these
-        scores. Between two scores, f is linear. Below the lowest and above the highest score, f continues as
-        a straight line. With the pooling "none" or "all", the arrays are empty. For empty arrays, f(score) is
-        the score itself.
+        Points of the curve f, with the method "sigmoid". The curves of all labels are computed from f (see
+        `intercept_`). The arrays contain increasing scores and the log-odds at these scores. Between two
+        scores, f is linear. Below the lowest and above the highest score, f continues as a straight line.
+        With the pooling "none" or "all", the arrays are empty. For empty arrays, f(score) is the score
+        itself.
     intercept_, slope_ : ndarray of shape (n_labels,), dtype float64
         Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
-        ``intercept_[l] + slope_[l] * f(score)``, where f is the shared curve.
+        ``intercept_[l] + slope_[l] * f(score)``, where f is the curve of `knot_scores_` and `knot_log_odds_`.
     variance_ : float
-        Variance of the prior of the label shifts, with the method "sigmoid" and the pooling "frequency". The
-        curve of each label and of each group has a shift, the number ``a`` in the Notes of `LabelCalibrator`.
-        The prior of a label's shift is normal, and its mean is the shift of the label's group. With a smaller
-        variance, the curves of labels are closer to the curves of their groups. If `variance_` is 0, all
-        labels of a group have the same curve. The value is from 0 to 3 and is chosen by cross-validation.
+        Variance of the prior of the shift ``a`` of each label, with the method "sigmoid" and the pooling
+        "frequency" (see the Notes of `LabelCalibrator`). The prior is normal, and its mean is the shift ``a``
+        of the group of the label. With a smaller variance, the curves of labels are closer to the curves of
+        their groups. If `variance_` is 0, all labels of a group have the same curve. The value is from 0 to 3
+        and is chosen by cross-validation.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64

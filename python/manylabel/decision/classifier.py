@@ -122,9 +122,9 @@ class DecisionClassifier(LabelCalibrator):
         if decision.needs_fresh_rows:
             if params["cv"] != "prefit" and (params["refit"] or isinstance(params["cv"], int)):
                 raise ValueError(
-                    f"the guarantee of {type(decision).__name__} holds only if the final model itself scores "
-                    f"the held-out rows, got cv={shown(self.cv)} and refit={self.refit}; set either "
-                    'cv="prefit", or refit=False with a fraction or "auto" as `cv`'
+                    '`refit` must be False and `cv` must be a fraction or "auto", unless `cv` is "prefit", '
+                    f"got cv={shown(self.cv)} and refit={self.refit}; the guarantee of "
+                    f"{type(decision).__name__} holds only if the final model itself scores the held-out rows"
                 )
             params["spare"] = True
         scores, Y = self._calibrate(X, y, sample_weight, progress, params)

@@ -27,21 +27,21 @@ _LABELS = 64
 class F1Inference(DecisionRule):
     """Predict label sets that maximize the expected F1 of every label.
 
-    The label probabilities can come from any classifier. By default, a call of `predict` sorts its n rows by
-    decreasing probability of a label, and predicts the label for the first m rows. Let ``prior`` be the
-    fraction of training rows with the label. The expected F1 of the label on the n rows is about
-    ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. For each label, the number m is
-    chosen so that this expected F1 is as large as possible [1]_. If later rows have the same probability as
-    row m, the label is also predicted for these rows. Macro-F1 is the mean of the F1 of all labels, so the
-    predictions for all labels together maximize the expected macro-F1.
+    The label probabilities can come from any classifier. For each label, a call of `predict` by default sorts
+    its n rows by decreasing probability of the label. The label is predicted for the first m rows. Let
+    ``prior`` be the fraction of training rows with the label. The expected F1 of the label on the n rows is
+    about ``2 * (sum of the probabilities of the first m rows) / (n * prior + m)``. The number m is chosen so
+    that this expected F1 is as large as possible [1]_. If later rows have the same probability as row m, the
+    label is also predicted for these rows. Macro-F1 is the mean of the F1 of all labels, so the predictions
+    for all labels together maximize the expected macro-F1.
 
     Parameters
     ----------
     threshold : {"test", "train"}, default="test"
         The rows that are sorted to choose m. "test" sorts the rows of each call of `predict`. The prediction
-        for a row then depends on the other rows of the call. "train" sorts the rows that are passed to `fit`
-        with their out-of-fold probabilities. The probability of row m becomes the threshold of the label, so
-        the prediction for a row does not depend on other rows.
+        for a row then depends on the other rows of the call. "train" sorts the training rows by the
+        out-of-fold probabilities that are passed to `fit`. The probability of row m becomes the threshold of
+        the label. The prediction for a row then does not depend on the other rows of the call.
 
     Attributes
     ----------

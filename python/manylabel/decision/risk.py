@@ -35,9 +35,9 @@ class RiskControl(DecisionRule):
     calibration rows. The guarantee does not depend on the quality of the probabilities, but it has two
     conditions. First, the calibration rows and the new rows must be exchangeable, for example independent
     draws from the same distribution. Second, the model that computes the probabilities must not be fitted to
-    the calibration rows, and must not be fitted again after the fit of the rule. A `LabelCalibrator` consists
-    of a classifier and of curves that convert the scores of the classifier to probabilities. If the model is
-    a `LabelCalibrator`, the second condition applies to the classifier and to the curves.
+    the calibration rows, and must not be fitted again after the fit of `RiskControl`. If the model is a
+    `LabelCalibrator`, the second condition applies to both of its parts: the classifier, and the curves that
+    convert the scores of the classifier to probabilities.
 
     Parameters
     ----------
@@ -162,10 +162,10 @@ class RiskControl(DecisionRule):
         if found is None:
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
-                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the mean "
-                f"risk of the rows cannot be lower than {least:.4g}, and `alpha` must exceed this number by "
-                "a margin that decreases with the number of rows; use a larger `alpha`, more rows, or "
-                "probabilities of more labels for each row"
+                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; "
+                f"`alpha` must be larger than {least:.4g}, the lowest possible mean risk of these rows, by a "
+                "margin that is smaller for more rows; use a larger `alpha`, more rows, or probabilities of "
+                "more labels for each row"
             )
         self.bound_, self.risk_ = found
 

@@ -195,10 +195,12 @@ class _Falling:
         self.n_true, self.n_rows = Y.nnz, Y.shape[0]
 
     def bound(self, target: str, targets: dict[str, float | None]) -> float:
-        """Return the bound on the probabilities that meets a target.
+        """Return the bound that meets a target.
 
         If `target` is "micro_f1", the bound maximizes micro-F1. Otherwise, `target` is "precision", "recall"
-        or "labels_per_row". The result is a bound at which this quantity reaches ``targets[target]``.
+        or "labels_per_row", and ``targets[target]`` is the value to reach. For "precision", the result is the
+        lowest bound that reaches this value. For "recall" and "labels_per_row", it is the highest such bound.
+        For precision and recall, the lower confidence limit must reach the value.
         """
         if target == "micro_f1":
             if not len(self.bounds):

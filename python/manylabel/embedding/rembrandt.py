@@ -164,8 +164,8 @@ class Rembrandt(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):  
     `fit` stops before the tenth computation of W if the updates are small. Updates are small if their root
     mean square is at most 0.01 times the root mean square of the predictions. With "cg", this factor is
     ``max(0.01, 5 * tol)``, and `fit` may stop even earlier if "cg" does not converge. If the updates are
-    small, the filled-in values are close to the predictions. The errors at unknown entries are then close to
-    0, and U and W depend almost only on the known entries.
+    small, the filled-in values are close to the predictions. Unknown entries then add almost nothing to the
+    sum of squared errors, and U and W depend almost only on the known entries.
 
     However, unknown entries count as 0 while `fit` chooses a penalty or the number of components. With
     ``embedding="gaussian"``, U is random and does not depend on Y, and the predictions use the pseudo-inverse

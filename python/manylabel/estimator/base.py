@@ -329,8 +329,8 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             0/1 indicator matrix, or a 1-D array of 0 and 1 for a single label. All numeric dtypes are
             accepted. If y is a data frame from pandas, polars or Arrow, its column names become the names of
             the labels. NaN in an indicator matrix marks an unknown entry: nobody checked whether the row has
-            the label. The fit leaves unknown entries out of the loss, unless the Notes section of the
-            estimator says otherwise.
+            the label. Most estimators leave unknown entries out of the loss. If an estimator treats unknown
+            entries differently or does not support them, its Notes section says so.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, >= 0. The loss of a row is multiplied by its weight. Rows with weight 0 are
             ignored. None means equal weights.
@@ -358,12 +358,6 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         KeyboardInterrupt
             If Ctrl-C is pressed. The fit then stops within a second, unless the Notes section of the
             estimator says that stopping can take longer.
-
-        Warns
-        -----
-        sklearn.exceptions.ConvergenceWarning
-            Estimators other than `BoostedRulesClassifier`, `LEMLClassifier` and `PDSparseClassifier` issue
-            this warning if the fit reached the maximum number of iterations before it converged.
         """
         self._refuse_label_weight(label_weight)
         with self._fitting(y) as (built, Y):
@@ -406,8 +400,9 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
         Notes
         -----
-        The prepared model uses the fitted arrays without copying them. To change a fitted attribute, assign a
-        new array. Once the model is prepared, in-place changes to an array may have no effect.
+        The preparation does not copy the fitted arrays. Do not change these arrays in place after the
+        preparation, because predictions may ignore such changes. To change a fitted attribute, assign a new
+        array.
         """
         self._check_fitted()
         self._scorer()

@@ -8,11 +8,12 @@ A *size* is a count, such as the number of rows or the number of labels. Each si
 ``n_labels``. The first attribute that uses the name of a size sets this size. All later attributes that use
 the same name must agree with this size.
 
-Some sizes are stored as a number instead of the length of an array. In a damaged file, such a number could be
-much too large. Predictions allocate memory per label, so a number of labels that is too large could exhaust
-the memory. Every schema therefore has an array with one element per label, and `manylabel.load` compares the
-stored number of labels with the length of this array. In contrast, predictions do not allocate memory per
-feature. The stored number of features is therefore not compared with the length of an array.
+A size can be the length of an array in the file, or a number that is stored in the file. In a damaged file, a
+stored number could be much too large. Predictions allocate memory per label, so a number of labels that is
+too large could exhaust the memory. Every schema therefore has an array with one element per label, and
+`manylabel.load` compares the stored number of labels with the length of this array. In contrast, predictions
+do not allocate memory per feature. The stored number of features is therefore not compared with the length of
+an array.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
     is small. The weights in `coef_` are fitted to all rows, including the held-out rows. These weights would
     give a threshold that is too high, because rows that were used in a fit have higher margins for their own
     labels than new rows. `fit` therefore uses other weights for the threshold. It copies the weights of a
-    sample of the labels, and adapts the copies to the rows that are not held out by a few solver steps. The
+    sample of the labels. A few solver steps then adapt the copies to the rows that are not held out. The
     margins of the held-out rows are computed with the adapted copies. If the held-out rows have fewer than
     ten positive entries for the sampled labels, the threshold is 0. Learning the threshold takes up to 15 %
     of the fit time, or more if the fit takes only a few milliseconds.
@@ -277,6 +277,11 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes
             of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p`` instead of
             1, where w is the weight of the label in `label_weight`.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If labels did not converge in `max_iter` steps.
 
         References
         ----------

@@ -132,8 +132,9 @@ def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepare
 
     `prepared_rows` leaves out the columns of X that are zero in every row, and renumbers the other columns.
     In the result of this function, the columns have the same indices as in X. The result has no column of
-    ones and no transpose. The third value of the tuple has the indices of the columns of X that are not zero
-    in every row. Otherwise, the arguments and the result have the same meaning as in `prepared_rows`.
+    ones and no transpose. The third value of the returned tuple has the indices of the columns of X that
+    have at least one nonzero value. Otherwise, the arguments and the result have the same meaning as in
+    `prepared_rows`.
     """
     prepared = prepared_rows(X, normalize=normalize, ones=False, by_column=False, job=job)
     if prepared is None or len(prepared[2]) == X.shape[1]:

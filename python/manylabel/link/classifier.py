@@ -62,8 +62,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Number k of components of the embedding. An int is the number of components; >= 1. A float between 0
         and 1 is a fraction of the sum of all eigenvalues of ``Y'Y``, where Y is the indicator matrix of the
         labels. Then k is the smallest number for which the k largest eigenvalues make up more than this
-        fraction of the sum. With a float, k is at most 300. With more than 1024 labels, every float means k =
-        300. This parameter is ignored with ``embedding="none"``.
+        fraction of the sum. With a float, k is at most 300. With more than 1024 labels, k is 300 for every
+        float. This parameter is ignored with ``embedding="none"``.
     kernel : str, default="gaussian"
         Kernel that the random features approximate. "gaussian" is the Gaussian kernel. "matern-3" and
         "matern-5" are the Matérn kernels of smoothness 3/2 and 5/2. "cauchy" is the kernel for which the
@@ -262,11 +262,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
-    at most 4000 rows and the 64 most frequent labels. The final fit can differ in two ways: it can use more
-    rows, and with its solver, the same ridge penalty can have a stronger or weaker effect. The comparison of
-    the values of gamma corrects for both differences. With many rows or labels, the comparison takes at most
-    about a tenth of the time of the fit of V. With few rows and labels, the comparison may take longer than
-    the fit of V.
+    at most 4000 rows and the 64 most frequent labels. The comparison of the values of gamma corrects for two
+    differences between these fits and the final fit. First, the final fit can use more rows. Second, the
+    solver of the final fit can make the effect of the ridge penalty stronger or weaker. With many rows or
+    labels, the comparison takes at most about a tenth of the time of the fit of V. With few rows and labels,
+    the comparison may take longer than the fit of V.
 
     A threshold at a probability of one half minimizes the Hamming loss. However, if labels are hard to
     predict, only a few probabilities exceed one half. ``threshold="auto"`` therefore learns a threshold from

@@ -195,10 +195,10 @@ def partition_by_rule(
     """Partition the rows and labels as `BlockPartitionClassifier` does with ``mode="rule"``.
 
     The number of blocks is found by a search, which starts with the number that `blocks_by_rule` returns. To
-    test a number of blocks, all rows are partitioned. Then a router, which is a classifier that predicts the
-    block of a row, is fitted to some of the rows, and predicts the blocks of the others. If too few
-    predictions agree with the partition, the test fails and the number of blocks is halved. The search ends
-    when a test succeeds or one block remains.
+    test a number of blocks, all rows are partitioned. Then a router, a classifier that predicts the block of
+    a row, is fitted to some of the rows. If too few of its predictions for the other rows agree with the
+    partition, the test fails. The number of blocks is then halved. The search ends when a test succeeds or
+    one block remains.
 
     Parameters
     ----------

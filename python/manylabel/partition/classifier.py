@@ -189,9 +189,10 @@ class BlockPartitionClassifier(BlockClassifier):
 
     The following rules for `mode` apply if `lam` is "auto" and `max_labels` is None.
 
-    With ``mode="rule"`` and ``n_blocks="auto"``, there are at most 4 blocks. Several blocks are used only if
-    there are at least 5,000 rows and 500 labels per block on average. Labels that occur in no row are not
-    counted. With less data, several blocks would be less accurate and would save little time.
+    With ``mode="rule"`` and ``n_blocks="auto"``, there are at most 4 blocks. Two blocks require at least
+    10,000 rows and 1,000 labels. Each further block requires another 5,000 rows and another 500 labels.
+    Labels that occur in no row are not counted. With less data, several blocks would be less accurate and
+    would save little time.
 
     A row that is routed to a wrong block usually gets wrong labels. `fit` therefore tests on held-out rows
     how often the router finds the right block. If the router is right for less than 92 % of the held-out
@@ -200,8 +201,9 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With ``mode="rule"``, `lam` depends on the number of blocks:
 
-    - With several blocks, `lam` is computed for an imagined single block of all rows. With this `lam`, the
-      block would have just enough of the most frequent labels to cover 95 % of the positive entries of Y.
+    - With several blocks, `fit` computes `lam` as if all rows were in a single block. With the computed
+      `lam`, this single block would have only the most frequent labels. These labels would be just enough
+      to cover 95 % of the positive entries of Y.
     - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` also means one block with ``lam=0`` if there are
       fewer than 10,000 rows or fewer than 1,000 labels. In both cases, the model has the same scores as
       `estimator` alone, fitted to all rows and to all labels that occur in these rows.
@@ -221,12 +223,15 @@ class BlockPartitionClassifier(BlockClassifier):
 
     A fit with the default parameters usually takes at most as long as a fit of `estimator` to all rows and
     labels. The condition is that the fit time of `estimator` increases with the number of rows and labels.
-    The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
+    The fit of the router takes 4 bytes of memory for each pair of a block and a feature. If the router does
+    not converge, `fit` issues a `ConvergenceWarning`.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
-    If more than half of its values are nonzero, the fits of the partition and of the router make float32
-    copies of the rows. Each model then also gets a copy of the rows of its block. Otherwise, X is copied to a
-    sparse matrix, which takes 8 bytes per nonzero value if X is float32, and 12 bytes otherwise.
+    If at most half of the values of X are nonzero, X is copied to a sparse matrix. The sparse matrix takes 8
+    bytes per nonzero value if X is float16 or float32, and 12 bytes otherwise. If more than half of the
+    values of X are nonzero, X stays dense. The fit of the partition then makes a temporary float32 copy of X.
+    Later, the fit of the router makes another. In addition, each block model gets a copy of the rows of its
+    block.
 
     If Y has unknown entries (NaN), they are passed on to `estimator`, which must be from this library. The
     partition and the router use only positive entries.

@@ -94,8 +94,8 @@ class CBMLCClassifier(BlockClassifier):
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
         mean number of scores that are computed per row. For the first value, only the scores of labels are
-        counted. For the second value, one score per cluster is counted, too. It is computed to find the
-        nearest center.
+        counted. For the second value, the scores that are computed to find the nearest center are also
+        counted: one score per cluster.
 
     See Also
     --------
@@ -272,9 +272,9 @@ class LPSRClassifier(BlockClassifier):
     speedup_ : tuple of two float
         Result of `measure_speedup` for the training rows. Each value is the number of labels divided by the
         mean number of scores that are needed per row. For the first value, only the scores of candidates are
-        counted. For the second value, one score per part is counted, too. It is needed to find the nearest
-        center. Some base scorers nevertheless compute the scores of all labels (see Notes). Predictions with
-        such a base scorer do not get this speedup.
+        counted. For the second value, the scores that are needed to find the nearest center are also counted:
+        one score per part. Some base scorers nevertheless compute the scores of all labels (see Notes).
+        Predictions with such a base scorer do not get this speedup.
 
     See Also
     --------

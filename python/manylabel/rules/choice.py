@@ -82,7 +82,7 @@ class HeldOutMeasures:
     def add(
         self, model: Any, X: csr_array | NDArray[Any], Y: csr_array, weights: NDArray[np.float64]
     ) -> None:
-        """Add the measures of held-out rows.
+        """Add the measures of held-out rows to the sums of this object.
 
         Parameters
         ----------
@@ -151,12 +151,18 @@ class HeldOutMeasures:
     def best(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
         """Return the best power and the best bound for each measure, and whether the power is better.
 
-        A bound is a score. Each of the three arrays has one entry per measure, in the order of `MEASURES`. An
-        entry of the third array is 1 if the measure is at least as good with the best power as with the best
-        bound, and 0 otherwise. If several powers are equally good, the smallest power is returned. If several
-        bounds are equally good, the bound nearest to 0 is returned. The bound for the Hamming loss is
-        computed differently, with a logistic regression. It is the score at which the regression predicts a
-        probability of 1/2 that a label is present.
+        Label sets are chosen from scores with a power or with a bound (see `SetChoice.power` and
+        `SetChoice.bound`). With a bound, the labels with scores above the bound are chosen.
+
+        The result consists of three arrays. Each array has one entry per measure, in the order of `MEASURES`.
+        The first array contains the best powers, and the second array contains the best bounds. An entry of
+        the third array is 1 if the measure is at least as good with the best power as with the best bound,
+        and 0 otherwise. If several powers are equally good, the smallest power is returned. If several bounds
+        are equally good, the bound nearest to 0 is returned.
+
+        For the Hamming loss, a logistic regression determines the bound. The regression predicts from the
+        score of a label whether a row has the label. The bound is the score at which the predicted
+        probability is 1/2.
         """
         powers = _POWERS[self._by_power.argmax(axis=1)]
         smoothed = uniform_filter1d(self._by_bound, 2 * _SMOOTHED + 1, mode="nearest")
@@ -167,12 +173,13 @@ class HeldOutMeasures:
         return powers, bounds, (self._by_power.max(axis=1) >= of_bounds).astype(np.uint8)
 
     def _even_score(self) -> float:
-        """Return the score at which a logistic regression predicts a probability of 1/2 for a label.
+        """Return the score at which a logistic regression predicts a probability of 1/2.
 
-        The regression is fitted to (row, label) pairs of the held-out rows: to all known pairs with finite
-        scores. It predicts from the score of a pair whether the row has the label. The returned score is a
-        threshold: a label is predicted if its score exceeds this threshold. If the regression gives no usable
-        threshold, the result is 0.
+        One regression is fitted for all labels. It is fitted to the (row, label) pairs of the held-out rows.
+        Pairs are left out if the entry is unknown or the score is not finite. The regression predicts from
+        the score of a pair whether the row has the label. The returned score is a threshold for all labels: a
+        label is predicted if its score exceeds this threshold. If the regression gives no usable threshold,
+        the result is 0.
 
         An alternative would be to return the threshold with the smallest Hamming loss on the held-out rows.
         But that threshold depends on only a few pairs. The threshold of the regression depends on all pairs,

@@ -108,14 +108,11 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         full Newton steps are too long if most labels occur in few rows.
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
-        `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, both
-        settings normally compute new label bins for each condition that they try. There is one exception:
-        with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" uses the
-        same label bins for many conditions of one search. These label bins are computed at the beginning of
-        the search, from the sampled rows that the rule covers so far. "fast" uses them for all conditions on
-        features with mostly nonzero values. With more than 256 labels, "fast" also uses them for some of the
-        conditions on other features. For the remaining conditions, "fast" computes new label bins. The label
-        bins of a finished rule are always computed again.
+        `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, "exact"
+        computes new label bins for each condition that it tries, and "fast" usually does the same. However,
+        with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" saves time:
+        for many conditions, it uses the label bins of the sampled rows that the rule covers before the
+        condition is added. The label bins of a finished rule are always computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -243,15 +240,15 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     rows. No row is held out twice. With at least 2,048 rows, there is one further model. With 4 to 2,047
     rows, there are two to four further models: as many as are needed to hold out at least 512 rows in total,
     but at most four. With fewer than four rows, there is no further model, and the power and the bound are 0.
-    In this case, `fit` chooses method 1 for "subset-accuracy" and method 2 for the other measures. The
-    measure weights the rows by `sample_weight`, and leaves out unknown entries of Y. A warm start repeats the
-    choice with new models of up to `n_rules` rules.
+    In this case, `fit` chooses method 1 for "subset-accuracy" and method 2 for the other measures. When the
+    measure is computed, the rows are weighted by `sample_weight`, and unknown entries of Y are left out. A
+    warm start repeats the choice with new models of up to `n_rules` rules.
 
     The fit takes 16 bytes of memory for each pair of a row and a label, and about 16 bytes per stored value
     of X. If `predictor` is a measure, `fit` also copies X and Y for the further models, one model at a time.
     With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
     (n_labels, n_labels). With more than 256 labels, no matrices of this shape are stored if ``search="fast"``
-    reuses label bins (see `search`).
+    uses the same label bins for many conditions (see `search`).
 
     Up to four threads of `fit` wait for work without sleeping. With n threads, the processor time is
     therefore at least about ``min(n, 4)`` times the elapsed time. If several fits run at the same time in
@@ -485,7 +482,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         if not hasattr(self, "choice_powers_"):
             raise ValueError(
                 '`predictor` must be "auto", "known-label-sets" or "signs" for this model, '
-                f"got {predictor!r}; to predict with a measure, set `predictor` to a measure before `fit`"
+                f"got {predictor!r}; to predict with this measure, set `predictor` before `fit`"
             )
         at = MEASURES.index(predictor)
         if self.choice_by_sets_[at]:

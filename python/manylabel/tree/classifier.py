@@ -374,10 +374,11 @@ class LabelTreeClassifier(EditableLabels):
     prediction, are always float32. Predictions do not copy the weights to float32. At the end of the fit, the
     float32 weights and the converted weights are both in memory.
 
-    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). Only the
-    scores from `decision_function` and, if Y was dense in `fit`, the predictions from `predict` are dense
-    arrays of this shape. If most weights are not 0, each tree stores about ``n_labels * n_features`` weights.
-    If most weights are 0 and X is sparse, neither `fit` nor the model needs an array of this size.
+    The result does not depend on `n_jobs`. `fit` allocates no array of shape (n_samples, n_labels). The
+    result of `decision_function` is a dense array of this shape. The result of `predict` is also dense if Y
+    was dense in `fit`. No other results are dense arrays of this shape. If most weights are not 0, each tree
+    stores about ``n_labels * n_features`` weights. If most weights are 0 and X is sparse, neither `fit` nor
+    the model needs an array of ``n_labels * n_features`` values.
 
     The vectors of the labels need memory while the trees are built. For a sparse X, a vector takes up to 8
     bytes for each stored value in the rows with the label. For a dense X, a vector takes ``4 * n_features``
@@ -543,6 +544,11 @@ class LabelTreeClassifier(EditableLabels):
             With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on held-out rows (see the
             Notes of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p``
             instead of 1. Here, w is the weight of the label, or 1 if `label_weight` is None.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If linear classifiers did not converge in `max_iter` steps.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -730,11 +736,11 @@ class LabelTreeClassifier(EditableLabels):
 
         Notes
         -----
-        In each tree, a new label joins one leaf. The rows that have the label vote for the leaves that they
-        reach in a prediction. A row has one vote, or the weight in `sample_weight`. It divides this vote
-        among these leaves, in proportion to their path probabilities. The label joins the leaf with the most
-        votes that is not full. As in `fit`, a label that occurs in no row is not added to a leaf, and its
-        score is -inf.
+        In each tree, a new label joins one leaf. This leaf is chosen by a vote of the rows with the label.
+        Each of these rows distributes its weight in `sample_weight` among the leaves that it reaches in a
+        prediction, in proportion to their path probabilities. If `sample_weight` is None, every row has the
+        weight 1. Of all leaves that are not full, the label joins the leaf with the largest total weight. As
+        in `fit`, a label that occurs in no row is not added to a leaf, and its score is -inf.
 
         The classifier of a new label is fitted to the rows with the label and to negative rows. To find the
         negative rows, the method searches the trees as `fit` does with ``negatives="routed"``, even if the
@@ -830,8 +836,8 @@ class LabelTreeClassifier(EditableLabels):
         shift, scale = (getattr(self, name, none) for name in _COLUMNS)
         if len(shift) != len(scale) or (len(scale) and self.normalize_):
             raise ValueError(
-                "`column_shift_` and `column_scale_` must have the same length, and both must be missing if "
-                f"`normalize_` is True; got the lengths {len(shift)} and {len(scale)}, with "
+                "`column_shift_` and `column_scale_` must have the same length, and must be missing "
+                f"(length 0) if `normalize_` is True, got the lengths {len(shift)} and {len(scale)}, and "
                 f"normalize_={self.normalize_}"
             )
         return shift, scale
