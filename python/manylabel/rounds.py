@@ -11,9 +11,9 @@ results to the folder. When the results of all pieces are available, each proces
 All processes take the same step. A process never waits long: if the results of another process are late, the
 waiting process computes the missing pieces itself.
 
-With ``n_pieces="auto"``, short rounds are not shared, because an exchange of files would take longer than the
-round. Each process then computes the short rounds completely. If `n_pieces` is an integer, short rounds can
-be shared, too.
+With ``n_pieces="auto"`` (see `SharedRounds`), short rounds are not shared, because an exchange of files would
+take longer than the round. Each process then computes the short rounds completely. If `n_pieces` is an
+integer, short rounds can be shared, too.
 
 The subfolder ``rounds`` has the states that were stored last, such as ``state-00000120.npz``. It also has the
 results of each shared round after the last stored state, in files such as ``00000121/0-0.bin``. The subfolder

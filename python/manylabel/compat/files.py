@@ -1,6 +1,6 @@
 """Functions for the modules that read models of other programs.
 
-The functions read arrays from files, and check the models that the modules return.
+The functions read arrays from files, and check the models that these modules build from the arrays.
 
 Errors about malformed files are ValueErrors that name the file.
 """

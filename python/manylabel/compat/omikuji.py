@@ -36,8 +36,8 @@ train_trees_1_by_1         no effect on the result; the trees share all threads 
 linear_loss_type           must be ``LossType.HINGE``, the squared hinge loss
 linear_eps                 ``tol=linear_eps / 30``. The classifier of a rare label or of a rare child node is
                            fitted by dual coordinate descent. For the definition of rare, see ``solver`` of
-                           `LabelTreeClassifier`. Coordinate descent stops by the rule of omikuji. Its
-                           tolerance is ``30 * tol``, so it equals ``linear_eps``. For all other
+                           `LabelTreeClassifier`. Coordinate descent stops by the rule of omikuji. The
+                           tolerance of this rule is ``30 * tol``, which is ``linear_eps``. For all other
                            classifiers, the stopping rule uses the norm of the gradient; see ``tol`` of
                            `DiSMECClassifier`.
 linear_c                   ``C``
@@ -54,10 +54,10 @@ A value that cannot be converted raises a ValueError that states the reason.
 A row is a negative example of a node if it has a label below a sibling of the node, but no label below the
 node. This is the rule of omikuji (``negatives="siblings"``). In the score of a label, the label and all nodes
 on the path to the label have the same weight (``path_weight=1``). The default values of `LabelTreeClassifier`
-for `negatives` and `path_weight` are different. The default hyper-parameters of omikuji give binary
-trees. With these hyper-parameters, ``negatives="siblings"`` and ``path_weight=1`` are better than the default
-values of `LabelTreeClassifier`. On yso-finna-en, a data set of titles, they increase the precision at 5 from
-24.38 % to 25.13 %, and the fit takes half the time.
+for `negatives` and `path_weight` are different. The default hyper-parameters of omikuji give binary trees.
+With these hyper-parameters, ``negatives="siblings"`` and ``path_weight=1`` are better than the default values
+of `LabelTreeClassifier`. On yso-finna-en, a data set of titles, they increase the precision at 5 from 24.38 %
+to 25.13 %, and the fit takes half the time.
 
 A score of `Model.predict` is ``exp(score + threshold_)``. Here ``score`` is the score of
 `LabelTreeClassifier.predict_topk`, and ``threshold_`` is an attribute of `LabelTreeClassifier`. The scores of
@@ -188,10 +188,10 @@ class HyperParam:
         if levels > self.max_depth:
             raise _unsupported(
                 "max_depth",
-                f"1 or at least {levels}",
+                f"at least {levels}" if n_labels > _MOST_OUTPUTS else f"1 or at least {levels}",
                 self.max_depth,
                 f"with {branching} children per node and {max_leaf} labels per leaf, a tree of "
-                f"{n_labels} labels has {levels} levels",
+                f"{n_labels} labels has at least {levels} levels",
             )
         return LabelTreeClassifier(
             float(self.linear_c),

@@ -40,8 +40,9 @@ class HeldOut:
     Parameters
     ----------
     model : CorrLogClassifier
-        Unfitted model. `HeldOut` changes this object: it sets the penalties, the threshold, `tol`,
-        `max_iter` and `verbose`. The regressions use all other parameters of the model as given.
+        Unfitted model. `HeldOut` changes this object: it sets `l2_pairs`, `threshold`, `tol`, `max_iter` and
+        `verbose`. The regressions are clones of this object with different values of `l2_features`. They use
+        all other parameters as given.
     folds : sequence of Fold
         Folds of the data; at least one. Each fold contains the rows for a fit and the held-out rows.
     report : callable

@@ -134,7 +134,7 @@ class CorrLogClassifier(MultiLabelClassifier):
         ignores this parameter.
     max_iter : int, default=1000
         Maximum number of gradient evaluations; >= 1. The solver "reference" computes at most 500 gradients,
-        even if `max_iter` is larger. If the fit has not converged by then, `fit` issues a
+        even if `max_iter` is larger. If the fit does not converge within these limits, `fit` issues a
         `ConvergenceWarning`.
 
     Attributes
@@ -234,12 +234,14 @@ class CorrLogClassifier(MultiLabelClassifier):
     With ``threshold="auto"``, rows and labels are sampled, and rows are held out, as described above for
     ``l2_features="auto"``. Models without couplings are fitted to the other sampled rows. Their penalty is
     `l2_features_`, adjusted to the number of these rows. A first threshold is chosen so that the models
-    predict as many labels in the held-out rows as there are true labels. No rows are held out from the final
-    model, so its threshold is chosen on training rows. To do so, the models without couplings predict labels
-    for the rows that they were fitted to, with the first threshold. The number of predicted labels is divided
-    by the number of true labels of these rows. `threshold_` is chosen so that the final model has about this
-    ratio in a sample of at most 512 training rows. `threshold_` is 0 if the held-out rows have fewer
-    than ten positive entries for the sampled labels, or if the solver is "reference".
+    predict as many labels in the held-out rows as there are true labels. With the first threshold, these
+    models also predict labels for the rows that they were fitted to. In these rows, the number of predicted
+    labels is divided by the number of true labels.
+
+    No rows are held out from the fit of the final model, so its threshold is chosen on a sample of at most
+    512 training rows. `threshold_` is chosen so that the final model has about the same ratio of predicted to
+    true labels in this sample. `threshold_` is 0 if the held-out rows have fewer than ten positive entries
+    for the sampled labels, or if the solver is "reference".
 
     References
     ----------

@@ -103,8 +103,8 @@ class LabelCalibrator(MultiLabelClassifier):
         Labels that occur in no training row. If a label in `unseen_` is not a candidate of a row, its
         probability is 0.
     knot_scores_, knot_log_odds_ : ndarray of shape (n_knots,), dtype float64
-        Points of the curve f, with the method "sigmoid". The curves of all labels are computed from f (see
-        `intercept_`). The arrays contain increasing scores and the log-odds at these scores. Between two
+        Points of a common curve f, with the method "sigmoid". The curves of all labels are computed from f
+        (see `intercept_`). The arrays contain increasing scores and the log-odds at these scores. Between two
         scores, f is linear. Below the lowest and above the highest score, f continues as a straight line.
         With the pooling "none" or "all", the arrays are empty. For empty arrays, f(score) is the score
         itself.

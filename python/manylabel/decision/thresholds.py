@@ -198,9 +198,10 @@ class _Falling:
         """Return the bound that meets a target.
 
         If `target` is "micro_f1", the bound maximizes micro-F1. Otherwise, `target` is "precision", "recall"
-        or "labels_per_row", and ``targets[target]`` is the value to reach. For "precision", the result is the
-        lowest bound that reaches this value. For "recall" and "labels_per_row", it is the highest such bound.
-        For precision and recall, the lower confidence limit must reach the value.
+        or "labels_per_row", and ``targets[target]`` is the value that this quantity must reach. For precision
+        and recall, the lower confidence limit of the quantity must reach the value. The result for
+        "precision" is the lowest bound at which the value is reached. The result for "recall" and
+        "labels_per_row" is the highest such bound.
         """
         if target == "micro_f1":
             if not len(self.bounds):

@@ -355,12 +355,12 @@ def best_ranked_strength(
 ) -> float:
     """Search for the regularization strength with the best rankings of held-out rows.
 
-    The function first searches with `best_strength`. A new strength is an improvement if it increases the
-    mean precision by more than 0.5 % of the best mean so far, and by more than the standard error of the
-    increase. After the search, a parabola is fitted to the mean precisions at three strengths: ``s``,
-    ``s / STRENGTH_STEP`` and ``s * STRENGTH_STEP``, where s is the best strength. The parabola is a function
-    of the logarithm of the strength. The result is the strength at the maximum of the parabola. This result
-    is limited to the range from ``s / STRENGTH_STEP**0.5`` to ``s * STRENGTH_STEP**0.5``.
+    The function first searches with `best_strength`. In this search, a new strength is an improvement if it
+    increases the mean precision by more than 0.5 % of the best mean so far, and by more than the standard
+    error of the increase. After the search, a parabola is fitted to the mean precisions at three strengths:
+    ``s``, ``s / STRENGTH_STEP`` and ``s * STRENGTH_STEP``, where s is the best strength. The parabola is a
+    function of the logarithm of the strength. The result is the strength at the maximum of the parabola. This
+    result is limited to the range from ``s / STRENGTH_STEP**0.5`` to ``s * STRENGTH_STEP**0.5``.
 
     If the parabola has no maximum, the mean precisions at ``s / STRENGTH_STEP`` and ``s * STRENGTH_STEP`` are
     compared. If the first mean is higher, the result is the lower end of the range. If the second mean is

@@ -250,7 +250,7 @@ class Flag(Parameter):
 
 
 class Choice(Parameter):
-    """A parameter that is one of several words.
+    """A parameter whose value is one of several words.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ the same name must agree with this size.
 
 A size can be the length of an array in the file, or a number that is stored in the file. In a damaged file, a
 stored number could be much too large. Predictions allocate memory per label, so a number of labels that is
-too large could exhaust the memory. Every schema therefore has an array with one element per label, and
+too large could exhaust the memory. Every schema therefore requires an array with one element per label, and
 `manylabel.load` compares the stored number of labels with the length of this array. In contrast, predictions
 do not allocate memory per feature. The stored number of features is therefore not compared with the length of
 an array.

@@ -200,6 +200,11 @@ class EditableLabels(MultiLabelClassifier):
         ValueError
             If an argument or parameter is not valid.
 
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If some new labels did not converge in `max_iter` steps.
+
         Examples
         --------
         >>> import manylabel as ml
@@ -249,6 +254,11 @@ class EditableLabels(MultiLabelClassifier):
         ------
         ValueError
             If an argument or parameter is not valid.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If some labels did not converge in `max_iter` steps.
 
         Notes
         -----
@@ -313,6 +323,11 @@ class EditableLabels(MultiLabelClassifier):
         ------
         ValueError
             If an argument or parameter is not valid.
+
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If the merged label did not converge in `max_iter` steps.
 
         Examples
         --------

@@ -289,7 +289,7 @@ def _labels(Y: Any, name: str, *, nan: bool, allowed: str) -> csr_array:
 
 
 def known_ones(Y: csr_array) -> csr_array:
-    """Return a copy of a canonical Y that does not store unknown entries, or Y itself if there are none."""
+    """Return a copy of a canonical Y without its unknown entries, or Y itself if all entries are known."""
     return _entries(Y, ~np.isnan(Y.data))
 
 

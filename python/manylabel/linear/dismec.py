@@ -281,7 +281,7 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If labels did not converge in `max_iter` steps.
+            If some labels did not converge in `max_iter` steps or passes (see `max_iter`).
 
         References
         ----------

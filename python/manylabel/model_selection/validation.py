@@ -304,7 +304,7 @@ def _for_training_rows(measure: Any, Y: Any) -> Any:
 
 
 def _without_names(Y: Any, params: Mapping[str, Any] | None) -> tuple[Any, Mapping[str, Any]]:
-    """Return Y and the arguments of `fit`. Label names in Y are converted to an indicator matrix.
+    """Return Y and the other arguments of `fit`. Label names in Y are converted to an indicator matrix.
 
     If Y was converted, the returned arguments include `label_names`, the names of the columns of Y.
     """

@@ -223,15 +223,18 @@ class BlockPartitionClassifier(BlockClassifier):
 
     A fit with the default parameters usually takes at most as long as a fit of `estimator` to all rows and
     labels. The condition is that the fit time of `estimator` increases with the number of rows and labels.
-    The fit of the router takes 4 bytes of memory for each pair of a block and a feature. If the router does
-    not converge, `fit` issues a `ConvergenceWarning`.
+    The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If at most half of the values of X are nonzero, X is copied to a sparse matrix. The sparse matrix takes 8
     bytes per nonzero value if X is float16 or float32, and 12 bytes otherwise. If more than half of the
-    values of X are nonzero, X stays dense. The fit of the partition then makes a temporary float32 copy of X.
-    Later, the fit of the router makes another. In addition, each block model gets a copy of the rows of its
-    block.
+    values of X are nonzero, X stays dense.
+
+    If X stays dense, the fit of the partition and later the fit of the router each make a temporary float32
+    copy of X. If no value of X is 0, a copy takes 4 bytes per value. Otherwise, it takes 8 bytes per nonzero
+    value. The tests of the router and the fits of cross-validation also copy the rows that they use. Each
+    block model gets a copy of the rows of its block. With a single block, no router is fitted, and the block
+    model gets X itself.
 
     If Y has unknown entries (NaN), they are passed on to `estimator`, which must be from this library. The
     partition and the router use only positive entries.
@@ -241,9 +244,10 @@ class BlockPartitionClassifier(BlockClassifier):
     cross-validation use the weights. The weights can therefore change the values that are chosen for
     `n_blocks` and `lam`.
 
-    `fit` issues a `UserWarning` if an estimator of another library could not be fitted to some blocks. All
-    labels of these blocks then get constant scores. `fit` also issues a `UserWarning` if no candidate for
-    `lam` satisfies the condition of ``mode="speed"``. `lam` is then chosen as with ``mode="accuracy"``.
+    `fit` issues a `ConvergenceWarning` if the router does not converge. `fit` issues a `UserWarning` if an
+    estimator of another library could not be fitted to some blocks. All labels of these blocks then get
+    constant scores. `fit` also issues a `UserWarning` if no candidate for `lam` satisfies the condition of
+    ``mode="speed"``. `lam` is then chosen as with ``mode="accuracy"``.
 
     If `estimator` is from this library, Ctrl-C ends a fit within a second. With an estimator of another
     library, Ctrl-C ends the fit when the current fits of blocks are done.

@@ -462,7 +462,7 @@ class _RestrictedModels:
 
 
 class _Restricted:
-    """Wrapper of a model that returns the scores and predictions of only some labels.
+    """Wrapper that returns the scores and predictions of a model for only some of its labels.
 
     The model itself still computes the scores and predictions of all its labels.
     """

@@ -51,6 +51,10 @@ class NaiveBayes(MultiLabelClassifier):
         Logarithms ``log pi_j``. Labels that occur in no training row have the value -inf.
     log_cardinality_ : float
         Logarithm of the mean number of labels per row.
+
+    Notes
+    -----
+    Unknown entries of Y (NaN) are treated as 0.
     """
 
     parameters = kinds.Parameters(n_jobs=kinds.Threads())

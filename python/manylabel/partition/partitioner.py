@@ -47,10 +47,10 @@ class BlockPartitioner(Estimator):
         searches for the number of clusters with which the partition captures the most positive entries. The
         search first tries every number from 1 to 16. It then tries larger numbers, each about 25 % larger
         than the previous number. No number exceeds 2,048 or the number of rows. A number replaces the best
-        smaller number only if its partition captures more entries, by over 0.1 % of all positive entries. The
-        search stops when five consecutive numbers have not replaced the best number. It also stops at the
-        first number above 1 with which a cluster has no rows or a block has no labels. This last number is
-        not chosen.
+        number so far only if its partition captures more positive entries, and the difference exceeds 0.1 %
+        of all positive entries. The search stops when five consecutive numbers have not replaced the best
+        number. It also stops at the first number above 1 with which a cluster has no rows or a block has no
+        labels. This last number is not chosen.
     lam : float or "auto", default="auto"
         Weight of the term ``sum_l |L_l|^2`` in the objective; finite and >= 0. Larger values give smaller
         label sets. "auto" is 0 if `max_labels` is given. Otherwise, let J be the smallest number for which

@@ -149,7 +149,7 @@ class HeldOutMeasures:
             self._by_bound[number] += first[number] + np.cumsum(sums[::-1])[::-1][1:]
 
     def best(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
-        """Return the best power and the best bound for each measure, and whether the power is better.
+        """Return the best power and the best bound for each measure, and whether the power is as good.
 
         Label sets are chosen from scores with a power or with a bound (see `SetChoice.power` and
         `SetChoice.bound`). With a bound, the labels with scores above the bound are chosen.
@@ -160,9 +160,9 @@ class HeldOutMeasures:
         and 0 otherwise. If several powers are equally good, the smallest power is returned. If several bounds
         are equally good, the bound nearest to 0 is returned.
 
-        For the Hamming loss, a logistic regression determines the bound. The regression predicts from the
-        score of a label whether a row has the label. The bound is the score at which the predicted
-        probability is 1/2.
+        The Hamming loss is an exception: its bound is determined by a logistic regression. The regression
+        predicts from the score of a label whether a row has the label. The bound is the score at which the
+        predicted probability is 1/2.
         """
         powers = _POWERS[self._by_power.argmax(axis=1)]
         smoothed = uniform_filter1d(self._by_bound, 2 * _SMOOTHED + 1, mode="nearest")

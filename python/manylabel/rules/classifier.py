@@ -109,10 +109,12 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     search : {"fast", "exact"}, default="fast"
         Search for the next condition. "exact" tries every threshold of each drawn feature (see
         `max_features`). "fast" tries at most 65 thresholds per numeric feature. With label binning, "exact"
-        computes new label bins for each condition that it tries, and "fast" usually does the same. However,
-        with the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" saves time:
-        for many conditions, it uses the label bins of the sampled rows that the rule covers before the
-        condition is added. The label bins of a finished rule are always computed again.
+        computes new label bins for each condition that it tries. "fast" does the same, with one exception.
+        With the example-wise loss and at most about ``2 * sqrt(n_labels)`` bins per head, "fast" saves time
+        on features with mostly nonzero values. For conditions on these features, it uses the label bins of
+        the sampled rows that the rule covers before the condition is added. With more than 256 labels, it
+        also does so for some conditions on other features. The label bins of a finished rule are always
+        computed again.
     learning_rate : float, default=0.3
         Factor that multiplies every head except the head of the default rule; in (0, 1].
     l2 : float, default=1.0
@@ -248,7 +250,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     of X. If `predictor` is a measure, `fit` also copies X and Y for the further models, one model at a time.
     With the example-wise loss and ``head="complete"``, each thread also stores a few matrices of shape
     (n_labels, n_labels). With more than 256 labels, no matrices of this shape are stored if ``search="fast"``
-    uses the same label bins for many conditions (see `search`).
+    saves time by using the same label bins for many conditions (see `search`).
 
     Up to four threads of `fit` wait for work without sleeping. With n threads, the processor time is
     therefore at least about ``min(n, 4)`` times the elapsed time. If several fits run at the same time in

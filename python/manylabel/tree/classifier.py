@@ -153,10 +153,10 @@ class LabelTreeClassifier(EditableLabels):
         "logistic" takes longer, because ``solver="fast"`` then saves no time. For a comparison of the losses,
         see Notes.
     combine : {"product", "leaf"}, default="product"
-        How the score of a label is computed. The score is a value of the label minus the threshold (see
-        `threshold`). With "product", the value is the logarithm of a product (see Notes). The factors are the
-        probability of the label and a power of the path probability of its leaf. With "leaf", the value is
-        the margin of the label, and the probabilities of the nodes only determine which leaves a row reaches.
+        How the score of a label is computed. The score is a number minus the threshold (see `threshold`).
+        With "product", the number is the logarithm of a product (see Notes). The factors are the probability
+        of the label and a power of the path probability of its leaf. With "leaf", the number is the margin of
+        the label, and the probabilities of the nodes only determine which leaves a row reaches.
     path_weight : float or "auto", default="auto"
         Exponent of the path probability of the leaf, with ``combine="product"``; finite and >= 0. With 0, the
         path does not influence the score. "auto" tries eight values from 0 to 1. It chooses the smallest
@@ -176,13 +176,12 @@ class LabelTreeClassifier(EditableLabels):
         Whether to fit intercepts. An intercept is regularized like the weight of a feature that is 1 in every
         row.
     threshold : {"auto", "zero"} or float, default="auto"
-        Number that is subtracted from the value of a label to get the score (see `combine`). `predict`
-        assigns the labels with positive scores. "auto" learns the threshold on held-out rows, so that about
-        the right number of labels is predicted (see Notes). "zero" is a threshold that does not depend on the
-        data. With ``combine="leaf"``, this threshold is 0, so that labels with positive margins are
-        predicted. With ``combine="product"``, this threshold is the logarithm of the probability of a label
-        with the margin 0. This logarithm is -1 with the squared hinge loss, and ``log(0.5)`` with the
-        logistic loss.
+        Number that is subtracted to get the score of a label (see `combine`). `predict` assigns the labels
+        with positive scores. "auto" learns the threshold on held-out rows, so that about the right number of
+        labels is predicted (see Notes). "zero" is a threshold that does not depend on the data. With
+        ``combine="leaf"``, this threshold is 0, so that labels with positive margins are predicted. With
+        ``combine="product"``, this threshold is the logarithm of the probability of a label with the margin
+        0. This logarithm is -1 with the squared hinge loss, and ``log(0.5)`` with the logistic loss.
     normalize : {"auto", "rows", "columns"} or bool, default="auto"
         Scaling of the features, in `fit` and in predictions. "rows" or True scales every row to unit
         Euclidean length. This scaling suits text data. "columns" scales each column to unit variance over the
@@ -193,13 +192,13 @@ class LabelTreeClassifier(EditableLabels):
         values of X are nonzero, and "rows" otherwise.
     solver : {"fast", "exact"}, default="fast"
         Solver for the weights. "exact" computes the optimum of every linear classifier over all its positive
-        and negative examples, within `tol`. The positive examples of a child are the rows with a label below
-        the child. A label or child is rare if the share of positive examples among its examples is below a
-        limit. If more than an eighth of the values of X are nonzero, the limit is 1 %. Otherwise, the limit
-        is 20 % for labels and children with up to 300 positive examples, and 1 % for all others. "fast"
-        approximates the optimum for rare labels and rare children, as `DiSMECClassifier` does for rare labels
-        of a sparse X. For other labels and children, "fast" computes the optimum as "exact" does. With the
-        logistic loss, "fast" is the same as "exact".
+        and negative examples, within `tol`. "fast" only approximates the optimum for rare labels and rare
+        children, as `DiSMECClassifier` does for rare labels of a sparse X. For other labels and children,
+        "fast" computes the optimum as "exact" does. With the logistic loss, "fast" is the same as "exact".
+        The positive examples of a child are the rows with a label below the child. A label or child is rare
+        if the share of positive examples among its examples is below a limit. If more than an eighth of the
+        values of X are nonzero, the limit is 1 %. Otherwise, the limit is 20 % for labels and children with
+        up to 300 positive examples, and 1 % for all others.
     tol : float, default=0.01
         Tolerance of the solver; finite and > 0. `tol` has the same meaning as in `DiSMECClassifier`.
     max_iter : int, default=1000
@@ -257,17 +256,17 @@ class LabelTreeClassifier(EditableLabels):
     chunk_buckets_ : ndarray of shape (n_buckets,), dtype uint32
         Hash tables of the nodes, one after the other. A prediction uses the hash table of a node to find the
         weights of a feature. The features of a node are divided into buckets. The table of a node has one
-        entry for each bucket: the position in the node at which the features of the bucket begin. Position 0
-        is the first feature of the node in `chunk_features_`. The table ends with one more entry, which is
-        the number of features of the node.
+        entry for each bucket: the position of the first feature of the bucket, counted from the first feature
+        of the node in `chunk_features_`. The table ends with one more entry, which is the number of features
+        of the node.
     chunk_features_ : ndarray of shape (n_chunk_features,), dtype uint32
         The features that have weights: first those of node 0, then those of node 1, and so on. The features
         of a node are sorted by bucket. A feature remains in the array even if all its weights were rounded to
         0 and removed. A node that stores all weights (see Notes) has all features, in order and in one
         bucket.
     chunk_row_ends_ : ndarray of shape (n_chunk_features,), dtype uint32
-        For each entry of `chunk_features_`, the position after the last weight of the feature in its node.
-        Position 0 is the first weight of the node in `chunk_weights_`.
+        For each entry of `chunk_features_`, the position after the last weight of the feature, counted from
+        the first weight of the node in `chunk_weights_`.
     chunk_outputs_ : ndarray of shape (n_weights,), dtype uint16
         Child or label of each weight. The value is the position among the children or labels of the node.
     chunk_weights_ : ndarray of shape (n_weights,), dtype float32, float16 or int8
@@ -323,8 +322,8 @@ class LabelTreeClassifier(EditableLabels):
     the row reaches the leaf of the label. With ``combine="product"``, both methods estimate
     ``p * q**path_weight_`` for each tree t in which the row does not reach the leaf. The estimate is the
     smaller of two numbers. The first number is the mean of ``p * q**path_weight_`` over the trees in which
-    the row reaches the leaf. The second number is ``(r / 2)**path_weight_``. Here, r is the highest path
-    probability of the nodes of tree t that the search dropped to keep at most `beam` nodes of a level.
+    the row reaches the leaf. The second number is ``(r / 2)**path_weight_``. On each level, the search drops
+    all but `beam` nodes. Here, r is the highest path probability of the nodes that it dropped in tree t.
     `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better,
@@ -352,9 +351,10 @@ class LabelTreeClassifier(EditableLabels):
     With ``path_weight="auto"`` or ``threshold="auto"``, these values are chosen on held-out rows. A tenth of
     the rows is held out, or up to a quarter if the data set is small, but at most 4,096 rows. With several
     trees, fewer rows may be held out to save memory. The weights of the model are fitted to all rows,
-    including the held-out rows. Therefore, `fit` copies the weights, and a few solver steps adapt the copy to
-    the rows that are not held out. This copy scores the held-out rows. With ``label_vectors="rows"``, the
-    vector of a label leaves out its held-out rows, unless the label has no other rows.
+    including the held-out rows. With these weights, the scores of the held-out rows would be too good.
+    Therefore, `fit` copies the weights, and a few solver steps adapt the copy to the rows that are not held
+    out. This copy scores the held-out rows. With ``label_vectors="rows"``, the label vectors are also
+    computed without held-out rows. A held-out row is used only for labels that have no other rows.
 
     With ``path_weight="auto"``, `fit` computes the sum of P@1, P@3 and P@5 on the held-out rows for each of
     eight values from 0 to 1. `path_weight_` is the smallest value whose sum is within 0.1 percent of the
@@ -548,7 +548,7 @@ class LabelTreeClassifier(EditableLabels):
         Warns
         -----
         sklearn.exceptions.ConvergenceWarning
-            If linear classifiers did not converge in `max_iter` steps.
+            If some linear classifiers did not converge in `max_iter` steps.
         """
         with self._fitting(y) as (built, Y):
             built._fit(X, Y, sample_weight, progress, label_weight=label_weight, propensities=propensities)
@@ -734,13 +734,19 @@ class LabelTreeClassifier(EditableLabels):
             and the given value. The error is also raised if, in some tree, the rows with a new label reach
             only full leaves. A leaf is full if it has the maximum of 65,535 labels.
 
+        Warns
+        -----
+        sklearn.exceptions.ConvergenceWarning
+            If some new linear classifiers did not converge in `max_iter` steps.
+
         Notes
         -----
-        In each tree, a new label joins one leaf. This leaf is chosen by a vote of the rows with the label.
-        Each of these rows distributes its weight in `sample_weight` among the leaves that it reaches in a
-        prediction, in proportion to their path probabilities. If `sample_weight` is None, every row has the
-        weight 1. Of all leaves that are not full, the label joins the leaf with the largest total weight. As
-        in `fit`, a label that occurs in no row is not added to a leaf, and its score is -inf.
+        In each tree, a new label joins one leaf. The rows with the label choose this leaf. Each of these rows
+        divides its weight in `sample_weight` among the leaves that it reaches in a prediction, in proportion
+        to their path probabilities. If `sample_weight` is None, every row has the weight 1. The weights that
+        a leaf gets from all these rows are added. Of all leaves that are not full, the label joins the leaf
+        with the largest sum. As in `fit`, a label that occurs in no row is not added to a leaf, and its score
+        is -inf.
 
         The classifier of a new label is fitted to the rows with the label and to negative rows. To find the
         negative rows, the method searches the trees as `fit` does with ``negatives="routed"``, even if the
@@ -760,12 +766,12 @@ class LabelTreeClassifier(EditableLabels):
         leaves can grow beyond `max_leaf`. Fit the model again if rankings become worse or predictions become
         slow, for example after the number of labels has grown by half.
 
-        For each row of X, the method searches the trees twice: first for the votes, and then for the negative
-        rows. If all rows with a new label reach its leaf in the second search, the label takes about as much
-        time as in `fit`. Otherwise, the label takes more time, because it cannot be fitted together with
-        other labels. The time then grows with the number of rows that reach the leaf, and with the number of
-        labels of the leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels takes half as long as
-        fitting a new model to the old and the new labels.
+        For each row of X, the method searches the trees twice: first to choose leaves, and then to find the
+        negative rows. If all rows with a new label reach its leaf in the second search, the label takes about
+        as much time as in `fit`. Otherwise, the label takes more time, because it cannot be fitted together
+        with other labels. The time then grows with the number of rows that reach the leaf, and with the
+        number of labels of the leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels takes half
+        as long as fitting a new model to the old and the new labels.
 
         The method copies all weights as float32, and then converts the copy to the dtype of the old weights.
         It therefore needs memory for a second model with float32 weights. If the old weights are not float32,
@@ -896,9 +902,9 @@ class LabelTreeClassifier(EditableLabels):
             Maximum number of nodes that a row reaches, summed over all levels and trees. Only the children
             and labels of these nodes are scored, so predictions are faster with a smaller maximum.
             `max_nodes` must be at least the number of levels of a tree times the number of trees. The maximum
-            is divided equally among the trees, and about equally among the levels of a tree. None means that
-            only `beam` limits the number of nodes. In trees that are not balanced, a row may reach fewer
-            nodes than allowed.
+            is divided equally among the trees, and about equally among the levels of a tree. In trees that
+            are not balanced, a row may therefore reach fewer nodes than allowed. None means that only `beam`
+            limits the number of nodes.
 
         Returns
         -------
