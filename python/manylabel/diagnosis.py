@@ -169,13 +169,13 @@ def doctor(
         the split of the rows into training and test rows.
     cv : int, splitter or iterable, default=5
         The folds of a cross-validation. The function reports each label that is missing from the training
-        rows or from the test rows of a fold. It leaves out labels that are 1 in fewer rows than there are
-        folds. An int is the number of folds; the test rows of each fold are then consecutive rows. Otherwise,
-        pass a splitter of scikit-learn, or an iterable with two arrays per fold: the indices of the training
-        rows and the indices of the test rows.
+        rows or from the test rows of a fold. Labels with fewer rows than the number of folds are not checked.
+        An int is the number of folds; the test rows of each fold are then consecutive rows. Otherwise, pass a
+        splitter of scikit-learn, or an iterable with two arrays per fold: the indices of the training rows
+        and the indices of the test rows.
     label_names, feature_names : sequence of str, default=None
-        Names of the labels and of the features in the texts of the findings. None means the column names of
-        Y and of X. If a matrix is not a data frame, names such as "label 3" and "feature 5" are used instead.
+        Names that the findings use for the labels and the features. None means the column names of Y and of
+        X. If a matrix is not a data frame, names such as "label 3" and "feature 5" are used instead.
 
     Returns
     -------
@@ -199,8 +199,8 @@ def doctor(
     - labels that are 1 in the same rows;
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
-    - folds in which a label has no training row or no test row (labels that are 1 in fewer rows than there
-      are folds are not checked);
+    - folds in which a label has no training row or no test row (labels with fewer rows than the number of
+    folds are not checked);
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.

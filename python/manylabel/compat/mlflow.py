@@ -2,7 +2,8 @@
 
 :func:`save_model` and :func:`log_model` write a model as a folder in the format of MLflow. The folder also
 contains the file that `manylabel.save` writes. ``mlflow.pyfunc.load_model`` maps this file into memory.
-MLflow's other tools, such as ``mlflow models serve``, use this function too. For example::
+MLflow's other tools, such as ``mlflow models serve``, use this function too. The following example logs a
+model and loads it again::
 
     import manylabel.compat.mlflow
     import mlflow

@@ -257,11 +257,11 @@ def _best_sets(sums: Any, power: float, operator: Any, at: dict[str, Any]) -> An
     """Return, for each row, the best label set in `label_sets_`; see ``rust/rules/src/known.rs``.
 
     The cost of a label set is the sum of ``2 sinh |score|`` over all labels for which the label set and the
-    sign of the score disagree. If `power` is 0, the label set with the smallest cost is returned, which also
-    has the smallest example-wise loss. If `power` is not 0, the label set with the smallest value of
+    sign of the score disagree. Let ``common`` be 1 plus the sum of ``exp(-|score|)`` over all labels. The
+    exponential of the example-wise loss of a label set is ``cost + common``. If `power` is 0, the label set
+    with the smallest cost is returned. If `power` is not 0, the label set with the smallest value of
     ``(cost + common) / weight**power`` is returned. Here, ``weight`` is the weight of the label set in
-    `label_set_weights_`. ``common`` is 1 plus the sum of ``exp(-|score|)`` over all labels, so it is the same
-    for all label sets.
+    `label_set_weights_`.
     """
     model = operator.raw_operator
     sets = model.label_sets_.toarray().astype(np.int64)

@@ -348,8 +348,8 @@ def _ends(sizes: list[int]) -> NDArray[np.int64]:
 def _chunk(weights: csr_array) -> tuple[NDArray[Any], ...]:
     """Return the weights of a node as the five arrays that the Rust core uses.
 
-    - Array 1 holds the buckets of a hash table of features. For each bucket, it has the position in array 2
-      at which the bucket begins. The last entry is the length of array 2.
+    - Array 1 holds, for each bucket of a hash table of features, the position in array 2 at which the bucket
+      begins. The last entry is the length of array 2.
     - Array 2 holds the features with nonzero weights, in the order of the buckets.
     - Arrays 3 to 5 hold the weights in CSR format, with one row for each feature in array 2. Array 3 holds
       the row ends, without a leading 0. Array 4 holds the outputs (column indices). Array 5 holds the weights

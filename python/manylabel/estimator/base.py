@@ -340,7 +340,7 @@ class MultiLabelClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
             If `label_weight` is given, all other estimators raise a ValueError that states the reason.
         progress : callable, default=None
             Function that is called about 20 times per second. Its argument is the amount of work done so far.
-            The unit depends on the estimator, for example labels or rules. If the function raises an
+            The unit, for example labels or rules, depends on the estimator. If the function raises an
             exception, the fit stops.
 
         Returns

@@ -128,12 +128,12 @@ def prepared_rows(
 
 
 def original_rows(X: Any, *, normalize: bool, job: tuple[int, Tell]) -> _Prepared | None:
-    """Memory-map the prepared rows of X, and keep the column indices of X.
+    """Memory-map the prepared rows of X, without renumbering the columns.
 
     `prepared_rows` leaves out the columns of X that are zero in every row, and renumbers the other columns.
-    In the result of this function, the columns have the same indices as in X. The result has no column of
-    ones and no transpose. The third value of the returned tuple has the indices of the columns of X that
-    have at least one nonzero value. Otherwise, the arguments and the result have the same meaning as in
+    In the result of this function, the columns have the same indices as in X. This function adds no column of
+    ones and returns no transpose. The third value of the returned tuple has the indices of the columns of X
+    that have at least one nonzero value. Otherwise, the arguments and the result have the same meaning as in
     `prepared_rows`.
     """
     prepared = prepared_rows(X, normalize=normalize, ones=False, by_column=False, job=job)

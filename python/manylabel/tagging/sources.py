@@ -49,9 +49,9 @@ def read_texts(
     ================================  ======================================================================
     ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
                                       between the names
-    ``.tsv`` without a header         each line has a text, a tab, and names that are separated by spaces or
-                                      tabs. A name may be in angle brackets, as in ``<http://a/b>``. A
-                                      ``.tsv`` file is read in this way if `text` and `labels` are both None.
+    ``.tsv`` without a header         if `text` and `labels` are both None: each line has a text, a tab, and
+                                      names that are separated by spaces or tabs. A name may be in angle
+                                      brackets, as in ``<http://a/b>``.
     ``.jsonl``, ``.ndjson``           one JSON object per line; the labels of a text are a list of names, or a
                                       str with `separator` between the names
     ``.parquet``                      a table; the labels of a text are a list of names, or a str with
@@ -88,8 +88,8 @@ def read_texts(
     -------
     iterator of tuple (str, list of str)
         Pairs of a text and the names of its labels. If a text has no labels, its list of names is empty. The
-        call of `read_texts` only checks `separator`, `encoding` and the format of the file. All other errors
-        are raised while the texts are read from the iterator.
+        call of `read_texts` itself checks only `separator`, `encoding` and the format of the file. All other
+        errors are raised while the texts are read from the iterator.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def read_texts(
     UserWarning
         If `separator` seems to be wrong. This is the case if nearly all cells with labels are read as a
         single name, and most of these names contain another common separator, such as a comma. The warning is
-        issued after the last row. A file with fewer than five cells with labels causes no warning.
+        issued after the last row. If fewer than five cells of the file have labels, no warning is issued.
 
     Examples
     --------

@@ -382,8 +382,8 @@ class TextTagger(EditableTagger):
         if not takes_texts(vectorizer):
             raise ValueError(
                 "the first step of `pipeline` must convert texts to features, as TfidfVectorizer does, got "
-                f"{type(steps[0][1]).__name__}; for other pipelines, pass pipeline[:-1].transform(X) to the "
-                "methods of pipeline[-1]"
+                f"{type(steps[0][1]).__name__}; if the pipeline does not take texts, use its classifier "
+                "directly: pass pipeline[:-1].transform(X) to the methods of pipeline[-1]"
             )
         if not hasattr(classifier, "predict_topk"):
             raise ValueError(
