@@ -259,8 +259,8 @@ def load_dismec(path: str | os.PathLike[str]) -> DiSMECClassifier:
     for first, count, name, form in entries:
         if first != end:
             raise ValueError(
-                f"{source}: the files must have the labels from 0 on, without gaps or overlaps: expected a "
-                f"file whose first label is {end}, got {first}"
+                f"{source}: together, the files must have all labels from 0 on, without gaps or overlaps; "
+                f"expected a file whose first label is {end}, got {first}"
             )
         end = first + count
         blocks.append(_block(source.parent / Path(name).name, form, count, n_features))

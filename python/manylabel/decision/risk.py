@@ -162,10 +162,10 @@ class RiskControl(DecisionRule):
         if found is None:
             least = entries.false_negative_rates(np.zeros(1))[0] if risk == "false_negative_rate" else 0.0
             raise ValueError(
-                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; "
-                f"`alpha` must be larger than {least:.4g}, the lowest possible mean risk of these rows, by a "
-                "margin that is smaller for more rows; use a larger `alpha`, more rows, or probabilities of "
-                "more labels for each row"
+                f"`alpha` must be a limit that can be guaranteed with these {n} rows, got {alpha}; the "
+                f"lowest possible mean risk of these rows is {least:.4g}, and `alpha` must exceed this risk "
+                "by a safety margin; use a larger `alpha`, more rows, or probabilities of more labels for "
+                "each row"
             )
         self.bound_, self.risk_ = found
 

@@ -152,9 +152,10 @@ class Fold(NamedTuple):
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
             Scores of the best labels of each row, as returned by `predict_topk` with
-            ``k = 5 + most_unknown``. At most ``most_unknown`` labels are left out of the ranking of a row.
-            Each ranking therefore keeps at least the five best labels with known entries, or all of them if
-            there are fewer.
+            ``k = 5 + most_unknown``. Here, ``most_unknown`` is the largest number of unknown entries in a
+            row. Labels with unknown entries are left out of the ranking. Each ranking therefore keeps at
+            least the five best labels with known entries, or all labels with known entries if there are fewer
+            than five.
         costs : LabelCosts or None, default=None
             Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
             prediction of a label counts as ``costs.gain``, which is the weight of the label divided by its
@@ -215,9 +216,8 @@ def held_out_folds(
     Returns
     -------
     list of Fold
-        The splits of the sampled rows. The list is empty if there are too few positive entries (ones in Y):
-        the held-out rows of all splits together must have at least ten positive entries of the sampled
-        labels.
+        The splits of the sampled rows. The list is empty if the held-out rows of all splits together have
+        fewer than ten positive entries (ones in Y) in the columns of the sampled labels.
 
     Notes
     -----

@@ -274,7 +274,7 @@ def _exchange(Y: csr_array, shares: NDArray[np.float64], part: NDArray[np.int64]
     other parts, and then other labels.
 
     For each label and each part, the absolute value of the deviation is divided by the share of the part. The
-    labels are tried in decreasing order of their largest quotients.
+    labels are tried in decreasing order of the largest quotient of each label.
     """
     state = _Parts(Y, shares, part)
     for _ in range(min(_MOST_STEPS, _MOST_WORK // max(state.rows.nnz, 1))):

@@ -366,8 +366,8 @@ class BlockPartitionClassifier(BlockClassifier):
     def _setting(self, params: dict[str, Any], dense: tuple[bool, bool]) -> Setting:
         """Return the settings of a fit.
 
-        `dense` has two values: whether the user passed X as a dense array, and whether the user passed Y as a
-        dense array.
+        `dense` is a pair of bools. The first bool tells whether the user passed X as a dense array. The
+        second bool tells the same for Y.
         """
         return Setting(
             estimator=base_estimator(self.estimator),

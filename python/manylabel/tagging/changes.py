@@ -223,8 +223,8 @@ class EditableTagger(Estimator):
             Texts to fit the merged label to. None means the rows that the tagger keeps (see the parameter
             `keep_rows` of `TextTagger`).
         labels : iterable of iterables of str, default=None
-            The names of the labels of each text. Labels other than `into` and the labels in `names` are
-            ignored. None means the labels of the rows that the tagger keeps.
+            The names of the labels of each text. All labels except `into` and those in `names` are ignored.
+            None means the labels of the rows that the tagger keeps.
 
         Returns
         -------

@@ -88,7 +88,8 @@ class TreePieces:
     def stages(self) -> list[int]:
         """Index of the first unit of each stage.
 
-        Each level of the trees is a stage. The last stage learns `path_weight_` and `threshold_`.
+        Each level of the trees is a stage. One more stage follows the last level. It learns `path_weight_`
+        and `threshold_`.
         """
         return list(self._levels)
 
