@@ -148,7 +148,9 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX)
         elif not _lock(file.fileno(), unsupported=True):
             raise BlockingIOError(
-                errno.EWOULDBLOCK, "another process has locked this file and writes to its folder", str(path)
+                errno.EWOULDBLOCK,
+                "another process has locked this file and is writing to the folder of this file",
+                str(path),
             )
         yield
 

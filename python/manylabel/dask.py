@@ -112,8 +112,8 @@ def fit(
         If `client` is not a client, and in the cases that `manylabel.shards.fit` lists.
     ValueError
         If an argument is not valid, if there is no client, or if a worker cannot reach the folder
-        `checkpoint` or the folder of the data. If `any_cpu` is False, the error is also raised if a worker
-        has another type of CPU than the machine of the client. The error is also raised in the cases that
+        `checkpoint` or the folder of the data. The error is also raised if `any_cpu` is False and the CPU
+        type of a worker differs from that of the client's machine. The error is also raised in the cases that
         `manylabel.shards.fit` lists.
     Exception
         If the fit of a piece raises an error, this error is raised, and all other pieces are canceled.
@@ -144,8 +144,8 @@ def fit(
     2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
     workers.
 
-    All workers memory-map X and Y from one folder. Workers on one machine share the memory. Without
-    `sample_weight`, the type of X determines the folder:
+    All workers memory-map X and Y from one folder. Workers on the same machine share one copy of the data in
+    memory. Without `sample_weight`, the type of X determines the folder:
 
     - If X is a folder, the workers read this folder.
     - If X and Y are arrays or sparse matrices in memory, the client writes them to the folder `checkpoint`.

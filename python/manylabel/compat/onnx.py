@@ -77,9 +77,9 @@ def to_onnx(model: Any, *, target_opset: int | None = None) -> Any:
 
     With some settings of the parameter `predictor`, a `BoostedRulesClassifier` predicts only label sets from
     its attribute `label_sets_`. For each row, it predicts the label set with the lowest loss. If `predictor`
-    is a measure, a term that favors frequent label sets is first added to the loss (see the Notes of the
-    class). If the two best label sets of a row are equally good except for rounding errors of float64, the
-    ONNX model and `predict` may predict different label sets.
+    is a measure, this loss includes a term that favors frequent label sets (see the Notes of the class). If
+    the two best label sets of a row are equally good except for rounding errors of float64, the ONNX model
+    and `predict` may predict different label sets.
 
     In the ONNX file, the weights of `DiSMECClassifier` and `PDSparseClassifier` take 4 bytes for each pair of
     a feature and a label. The weights of `LEMLClassifier` take at most ``4 * rank * (n_features + n_labels)``

@@ -98,8 +98,8 @@ class HeldOut:
         cut : float
             Threshold of the log-odds.
         share : float
-            Number of predicted labels divided by the number of true labels, if this threshold is applied to
-            the rows that the models were fitted to.
+            On the rows that the models were fitted to, the number of labels that are predicted with this
+            threshold, divided by the number of true labels.
         """
         fits = list(zip(self._folds, self._fitted(l2), strict=True))
         held = np.concatenate(

@@ -112,11 +112,12 @@ class LabelCalibrator(MultiLabelClassifier):
         Parameters of the curve of each label, with the method "sigmoid". The log-odds of label l are
         ``intercept_[l] + slope_[l] * f(score)``, where f is the curve of `knot_scores_` and `knot_log_odds_`.
     variance_ : float
-        Variance of the prior of the shift ``a`` of each label, with the method "sigmoid" and the pooling
-        "frequency" (see the Notes of `LabelCalibrator`). The prior is normal, and its mean is the shift ``a``
-        of the group of the label. With a smaller variance, the curves of labels are closer to the curves of
-        their groups. If `variance_` is 0, all labels of a group have the same curve. The value is from 0 to 3
-        and is chosen by cross-validation.
+        How much the curves of labels may differ from the curves of their groups, with the method "sigmoid"
+        and the pooling "frequency". Each label has a shift ``a`` (see the Notes of `LabelCalibrator`). The
+        prior of this shift is normal. Its mean is the shift of the group of the label, and its variance is
+        `variance_`. With a smaller variance, the curves of labels are closer to the curves of their groups.
+        If `variance_` is 0, all labels of a group have the same curve. The value is from 0 to 3 and is chosen
+        by cross-validation.
     curves_ : ndarray of shape (n_labels,), dtype int32
         Index of the curve of each label, with the method "isotonic".
     curve_ends_ : ndarray of shape (n_curves + 1,), dtype int64

@@ -204,7 +204,7 @@ class _Entries:
         return found
 
     def false_discovery_rates(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean false discovery rate over all rows, for each bound on the probabilities.
+        """Return the mean false discovery rate over all rows, for each lower bound on the probabilities.
 
         For each bound, the entries with a probability of at least this bound are chosen.
         """

@@ -270,13 +270,14 @@ class DiSMECClassifier(EditableLabels, SparseLinearClassifier):
             propensity of a label is the probability that Y has the label for a row, given that the label is
             true for this row. `manylabel.metrics.propensities` estimates propensities. In each row of Y that
             has the label, the loss of the label is multiplied by ``2/p - 1``, where p is its propensity. The
-            loss with this factor is convex. It is an upper bound of an unbiased estimate of the loss that a
-            complete Y would give [1]_. Propensities raise the scores of rare labels, because rare labels
-            usually have low propensities. None means that Y is assumed to be complete.
+            loss with this factor is convex, and never smaller than an unbiased estimate of the loss with a
+            complete Y [1]_. Propensities raise the scores of rare labels, because rare labels usually have
+            low propensities. None means that Y is assumed to be complete.
 
-            With ``C="auto"``, C may be chosen by the precisions at 1, 3 and 5 on held-out rows (see the Notes
-            of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p`` instead of
-            1, where w is the weight of the label in `label_weight`.
+            With ``C="auto"``, propensities can also affect the choice of C. In some cases, C is chosen by the
+            precisions at 1, 3 and 5 on held-out rows (see the Notes of `DiSMECClassifier`). In these
+            precisions, a correctly predicted label counts ``w/p`` instead of 1, where w is the weight of the
+            label in `label_weight`.
 
         Warns
         -----

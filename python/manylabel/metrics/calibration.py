@@ -1,9 +1,9 @@
 """Measures of the probabilities of labels, for dense and sparse probabilities.
 
-The measures use only the candidate labels of each row. If probabilities are sparse, such as the result of
-``predict_proba_topk``, the candidates of a row are the labels with a stored entry in this row. If
-probabilities are dense, all labels are candidates. The only measure that also uses other labels is
-`calibration_error` with ``pairs="all"``. Labels without a stored entry then have the probability 0.
+Except for `calibration_error` with ``pairs="all"``, the measures use only the candidate labels of each row.
+If probabilities are sparse, such as the result of ``predict_proba_topk``, the candidates of a row are the
+labels with a stored entry in this row. If probabilities are dense, all labels are candidates. With
+``pairs="all"``, labels without a stored entry have the probability 0.
 
 Probabilities are calibrated if they equal the frequencies of true labels. For example, labels that are
 predicted with the probability 0.3 are true in 30 % of the cases. To measure calibration, all pairs of a row

@@ -180,7 +180,7 @@ def cross_val_predict(
         raise ValueError(
             f"each of the rows 0 to {n_rows - 1} must be a test row of exactly one fold of `cv`, "
             f"got {len(order)} test rows in total, and "
-            f"{np.isin(np.arange(n_rows), order, invert=True).sum()} of the {n_rows} rows in no test fold"
+            f"{np.isin(np.arange(n_rows), order, invert=True).sum()} of the {n_rows} rows are in no test fold"
         )
     arguments = {"k": k} if method == "predict_topk" else {}
     jobs = (

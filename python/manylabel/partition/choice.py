@@ -423,9 +423,9 @@ def _precisions(
     """Return the precision at 1, 3 and 5 on held-out rows for each candidate; shape (n_lams, 3).
 
     `lams` contains the candidates for `lam` in increasing order. The partition, the router and the block
-    models are fitted only once. This fit uses the first candidate, which is the smallest, because the blocks
-    then have the most labels. With a larger candidate, each block keeps a subset of these labels, and the
-    scores of the other labels are ignored.
+    models are fitted only once. This fit uses the first and smallest candidate, with which the blocks have
+    the most labels. With a larger candidate, each block keeps a subset of these labels, and the scores of the
+    other labels are ignored.
     """
     ones, unknown_out = known_ones(Y), unknown_entries(Y_out)
     found = find_partition(X, ones, n_blocks, float(lams[0]), setting.params, setting.threads, progress)

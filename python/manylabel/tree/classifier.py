@@ -236,8 +236,9 @@ class LabelTreeClassifier(EditableLabels):
         converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
         The children of node v are the nodes ``range(node_children_[v], node_children_[v + 1])``. This range
-        is empty if node v is a leaf. The first nodes are the roots of the trees, and the children of node 0
-        follow directly after the roots. Therefore, ``node_children_[0]`` is the number of trees.
+        is empty if node v is a leaf. The first nodes are the roots of the trees. The children of node 0
+        follow directly after the roots, so the first of them, ``node_children_[0]``, is equal to the number
+        of trees.
     node_label_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
         children have no labels.
@@ -320,11 +321,12 @@ class LabelTreeClassifier(EditableLabels):
     all labels. With several trees, a label has one leaf in each tree, and a row may reach only some of these
     leaves. With ``combine="leaf"``, `predict` and `predict_topk` use the mean margin over the trees in which
     the row reaches the leaf of the label. With ``combine="product"``, both methods estimate
-    ``p * q**path_weight_`` for each tree t in which the row does not reach the leaf. The estimate is the
-    smaller of two numbers. The first number is the mean of ``p * q**path_weight_`` over the trees in which
-    the row reaches the leaf. The second number is ``(r / 2)**path_weight_``. On each level, the search drops
-    all but `beam` nodes. Here, r is the highest path probability of the nodes that it dropped in tree t.
-    `decision_function` needs no estimates, so its scores can differ from the scores of `predict_topk`.
+    ``p * q**path_weight_`` for each tree t in which the row does not reach the leaf. On each level, the
+    search drops all but `beam` nodes. Let r be the highest path probability of all nodes that the search
+    drops in tree t. The estimate is the smaller of two numbers. The first number is the mean of
+    ``p * q**path_weight_`` over the trees in which the row reaches the leaf. The second number is
+    ``(r / 2)**path_weight_``. `decision_function` needs no estimates, so its scores can differ from the
+    scores of `predict_topk`.
 
     ``path_weight=1`` is the rule of [1]_. With ``negatives="routed"``, a smaller value is often better,
     because the margins of the labels already contain a part of the information in the path probability.
@@ -354,7 +356,8 @@ class LabelTreeClassifier(EditableLabels):
     including the held-out rows. With these weights, the scores of the held-out rows would be too good.
     Therefore, `fit` copies the weights, and a few solver steps adapt the copy to the rows that are not held
     out. This copy scores the held-out rows. With ``label_vectors="rows"``, the label vectors are also
-    computed without held-out rows. A held-out row is used only for labels that have no other rows.
+    computed without held-out rows. The vector of a label contains held-out rows only if the label has no
+    other rows.
 
     With ``path_weight="auto"``, `fit` computes the sum of P@1, P@3 and P@5 on the held-out rows for each of
     eight values from 0 to 1. `path_weight_` is the smallest value whose sum is within 0.1 percent of the
@@ -365,8 +368,9 @@ class LabelTreeClassifier(EditableLabels):
 
     If most weights of a node are not 0, as is usual for dense features, the node stores all weights,
     including those that are 0. Predictions then need no hash table to find the weights of a feature. For
-    dense features, predictions with ``prune=0`` are therefore faster than with pruning. On two data sets of
-    text embeddings with 512 columns, P@1, P@3 and P@5 are also higher by 0.1 to 0.3 percentage points.
+    dense features, predictions with ``prune=0`` are therefore faster than with pruning. With ``prune=0``,
+    P@1, P@3 and P@5 are also higher by 0.1 to 0.3 percentage points on two data sets of text embeddings with
+    512 columns.
 
     With ``weights="float16"``, the error of a weight w is at most ``max(abs(w) * 2**-11, 2**-25)``. With
     ``weights="int8"``, the error is at most half the scale of the child or label. Weights that are rounded to
@@ -386,9 +390,9 @@ class LabelTreeClassifier(EditableLabels):
     a dense X is copied once.
 
     A dense X is converted to sparse rows if at most half of its values are nonzero. Otherwise, X is used as
-    it is, in float16, float32 or float64 and in any memory order. Each thread then fits up to four nodes at a
-    time, and makes one or two float32 copies of the rows of each node. The root of a tree has all rows, so
-    the copies for the root take up to twice the memory of a float32 X.
+    it is, in float16, float32 or float64 and in any memory order. In this case, each thread fits up to four
+    nodes at a time, and makes one or two float32 copies of the rows of each node. The root of a tree has all
+    rows, so the copies for the root take up to twice the memory of a float32 X.
 
     The dtype and the memory order of a dense X do not change the result if the values are the same. A sparse
     X with the same values gives the same trees, unless `label_vectors` is "rembrandt". With the same C, it
@@ -534,12 +538,12 @@ class LabelTreeClassifier(EditableLabels):
             label in Y. `DiSMECClassifier.fit` explains this factor. With propensities, rare labels get higher
             scores.
 
-            The loss of the classifier for a child has a similar factor. The positive rows of the child are
-            the rows for which Y has at least one of the labels below the child. In the positive rows, the
-            loss is multiplied by the mean of ``2/p - 1`` over the labels below the child. Frequent labels
-            count more in this mean, as described for `label_weight`. If `label_weight` is also given, the
-            factor in the positive rows is the mean of ``w * (2/p - 1)``, where w is the weight of a label.
-            The factor in all other rows is then the mean of w.
+            In an inner node, the loss of the classifier for a child has a similar factor. The positive rows
+            of the child are the rows for which Y has at least one of the labels below the child. In the
+            positive rows, the loss is multiplied by the mean of ``2/p - 1`` over the labels below the child.
+            Frequent labels count more in this mean, as described for `label_weight`. If `label_weight` is
+            also given, the factor in the positive rows is the mean of ``w * (2/p - 1)``, where w is the
+            weight of a label. The factor in all other rows is then the mean of w.
 
             With ``C="auto"``, C is sometimes chosen by the precisions at 1, 3 and 5 on held-out rows (see the
             Notes of `DiSMECClassifier`). In these precisions, a correctly predicted label counts ``w/p``
@@ -767,11 +771,12 @@ class LabelTreeClassifier(EditableLabels):
         slow, for example after the number of labels has grown by half.
 
         For each row of X, the method searches the trees twice: first to choose leaves, and then to find the
-        negative rows. If all rows with a new label reach its leaf in the second search, the label takes about
-        as much time as in `fit`. Otherwise, the label takes more time, because it cannot be fitted together
-        with other labels. The time then grows with the number of rows that reach the leaf, and with the
-        number of labels of the leaf. On eurlex57k, adding 428 labels to a model with 3,843 labels takes half
-        as long as fitting a new model to the old and the new labels.
+        negative rows. In the second search, some rows with a new label may not reach its leaf. If all of them
+        reach it, the label takes about as much time as in `fit`. Otherwise, the label takes more time,
+        because it cannot be fitted together with other labels. In this case, the time grows with the number
+        of rows that reach the leaf, and with the number of labels of the leaf. On eurlex57k, adding 428
+        labels to a model with 3,843 labels takes half as long as fitting a new model to the old and the new
+        labels.
 
         The method copies all weights as float32, and then converts the copy to the dtype of the old weights.
         It therefore needs memory for a second model with float32 weights. If the old weights are not float32,
@@ -902,9 +907,9 @@ class LabelTreeClassifier(EditableLabels):
             Maximum number of nodes that a row reaches, summed over all levels and trees. Only the children
             and labels of these nodes are scored, so predictions are faster with a smaller maximum.
             `max_nodes` must be at least the number of levels of a tree times the number of trees. The maximum
-            is divided equally among the trees, and about equally among the levels of a tree. In trees that
-            are not balanced, a row may therefore reach fewer nodes than allowed. None means that only `beam`
-            limits the number of nodes.
+            is divided equally among the trees, and about equally among the levels of a tree. In a tree that
+            is not balanced, a level may have fewer nodes than its share. A row then reaches fewer nodes than
+            allowed. None means that only `beam` limits the number of nodes.
 
         Returns
         -------
