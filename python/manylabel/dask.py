@@ -144,8 +144,8 @@ def fit(
     2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
     workers.
 
-    All workers memory-map X and Y from one folder. Workers on the same machine share one copy of the data in
-    memory. Without `sample_weight`, the type of X determines the folder:
+    All workers memory-map X and Y from the files of one folder. Workers on the same machine share the memory
+    of these files. Without `sample_weight`, the type of X determines the folder:
 
     - If X is a folder, the workers read this folder.
     - If X and Y are arrays or sparse matrices in memory, the client writes them to the folder `checkpoint`.

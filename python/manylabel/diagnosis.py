@@ -200,7 +200,7 @@ def doctor(
     - rows with the same features and different labels;
     - rows with the same features and the same labels;
     - folds in which a label has no training row or no test row (labels with fewer rows than the number of
-    folds are not checked);
+      folds are not checked);
     - rows without labels, and rows without features;
     - labels with fewer than 5 rows;
     - features with only one value.

@@ -210,9 +210,9 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If the file is not a model file, or if it is damaged or incomplete. The error is also raised if the
         file has a format version, a class or a parameter that this version of manylabel does not support.
-        Finally, the error is raised if the content is not valid: for example, if a parameter has a value that
-        is not allowed, if shapes do not agree, if an index is out of range, or if a weight is not finite. The
-        message states the path and the reason.
+        Finally, the error is raised if the content is not valid. Examples are a parameter value that is not
+        allowed, shapes that do not agree, an index out of range, and a weight that is not finite. The message
+        states the path and the reason.
 
     Notes
     -----

@@ -111,11 +111,12 @@ def fit(
           group has up to 256 labels. Otherwise, a group has up to 16 labels, or up to 32 if the labels are
           rare. There are at most as many pieces as groups.
         - With `LabelTreeClassifier`, `n_pieces` is the number of pieces of each level of the trees. A level
-          has at most as many pieces as nodes.
+          has at most as many pieces as nodes. If there are several trees, a level with leaves has this number
+          of pieces for each tree.
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
         - The fit of a `Rembrandt` consists of several regressions. A regression fits the components in groups
-        of 32. Each group is fitted by one thread. `n_pieces` is the number of pieces of each regression. A
-          regression has at most as many pieces as groups.
+          of 32. `n_pieces` is the number of pieces of each regression. A regression has at most as many
+          pieces as groups.
         - The fit of a `CorrLogClassifier` consists of rounds (see Notes). If several processes share the
           folder, each round is divided into at most `n_pieces` pieces. With "auto", a round is divided
           into at most 16 pieces, and rounds that take less than about 0.05 seconds are not divided.
@@ -183,9 +184,9 @@ def fit(
 
     Each call needs as much memory for X as the method ``fit`` of the estimator. A dense X can be
     memory-mapped from a file, for example with ``numpy.load("X.npy", mmap_mode="r")``. X must not change
-    during the fit. If X is a folder, `DiSMECClassifier` and `LabelTreeClassifier` copy X only if their
-    parameter `normalize` scales columns. A call with `DiSMECClassifier` needs memory for the weights of one
-    piece only. However, the call that returns the estimator needs memory for all weights. With
+    during the fit. If X is a folder, `DiSMECClassifier` and `LabelTreeClassifier` usually copy X into memory
+    only if their parameter `normalize` scales columns. A call with `DiSMECClassifier` needs memory for the
+    weights of one piece only. However, the call that returns the estimator needs memory for all weights. With
     `LabelTreeClassifier`, each call sends all rows through the finished levels of the trees, and needs memory
     for the weights of these levels.
 
@@ -203,8 +204,8 @@ def fit(
     for each pair of a feature and a label. It also has the curvature estimates of the quasi-Newton steps.
     Each call needs as much memory as the method ``fit`` of the estimator. If several processes share the
     folder, each of them copies X, takes all steps, and reads the results of the others in each round. In each
-    round, the processes together write one number for each pair of a feature and a label, or up to 16 numbers
-    for each pair if there are fewer than 500 labels. The folder should therefore be on a fast disk.
+    round, the processes together write one number for each pair of a feature and a label. With fewer than 500
+    labels, they write up to 16 numbers for each pair. The folder should therefore be on a fast disk.
 
     Examples
     --------

@@ -125,10 +125,10 @@ def make_multilabel(
     labels_per_sample : float, default=3.0
         Approximate mean number of labels per row, from 1 to ``n_labels``. The actual mean is usually lower.
         With "blocks", a label can be drawn more than once for a row. The actual mean is therefore much lower
-        if ``labels_per_sample`` is close to the number of labels of a block, or above it. With "low-rank" and
-        "rules", the actual mean is only slightly lower. Each label belongs to a pair of topics ("low-rank")
-        or a pair of features ("rules"). There are usually more pairs than labels, so some pairs have no
-        label. Such a pair adds no label to a row.
+        unless ``labels_per_sample`` is small compared with the number of labels of a block. With "low-rank"
+        and "rules", the actual mean is only slightly lower. Each label belongs to a pair of topics
+        ("low-rank") or a pair of features ("rules"). There are usually more pairs than labels, so some pairs
+        have no label. Such a pair adds no label to a row.
     random_state : int, RandomState or None, default=None
         Seed of all random draws. Pass an int for reproducible results.
 

@@ -51,7 +51,7 @@ class HierarchicalSets(DecisionRule):
     lowest expected cost of all closed sets. This expected cost is computed with the given probabilities p,
     not with the corrected ones.
 
-    That the chosen set has the lowest expected cost can be shown as follows. `Costs` chooses the labels with
+    The following steps show that the chosen set has the lowest expected cost. `Costs` chooses the labels with
     corrected probabilities above the bound ``t = false_positive / (false_positive + false_negative)``. These
     labels form a closed set. For any set, let s be the sum of ``p - t`` over the labels of the set. Of all
     closed sets, the chosen set has the largest s [2]_. The expected cost of a set is

@@ -152,10 +152,10 @@ class Fold(NamedTuple):
         ----------
         top : csr_array of shape (n_held_rows, n_labels)
             Scores of the best labels of each row, as returned by `predict_topk` with
-            ``k = 5 + most_unknown``. Here, ``most_unknown`` is the largest number of unknown entries in a
-            row. Labels with unknown entries are left out of the ranking. Each ranking therefore keeps at
-            least the five best labels with known entries, or all labels with known entries if there are fewer
-            than five.
+            ``k = 5 + most_unknown``. Here, ``most_unknown`` is the largest number of unknown entries of a
+            held-out row. Labels with an unknown entry in a row are left out of the ranking of this row. Each
+            ranking therefore keeps at least the five best labels with known entries, or all labels with known
+            entries if there are fewer than five.
         costs : LabelCosts or None, default=None
             Weights and propensities of the labels of this `Fold`, one for each column of `top`. A correct
             prediction of a label counts as ``costs.gain``, which is the weight of the label divided by its

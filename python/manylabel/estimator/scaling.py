@@ -435,8 +435,9 @@ def unscaled_rows(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Convert factors of scaled columns to factors of the unscaled features.
 
-    The factors are a matrix with one row per feature. Multiplying X by this matrix maps the rows of X to a
-    space with few dimensions.
+    Let X be a matrix of unscaled features, and let Z be ``X[:, features]`` after its columns are scaled. The
+    product ``Z @ factors`` is the same as ``X[:, features] @ unscaled - shift``, where ``unscaled`` and
+    ``shift`` are the results of this function.
 
     Parameters
     ----------
@@ -445,18 +446,15 @@ def unscaled_rows(
     factors : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the scaled columns, with one row for each entry of `features`.
     columns : tuple of two ndarrays of shape (n_features,), dtype float64, or None
-        The shift and the scale of each column. If None, the columns are not scaled.
+        The shift and the scale of each column. Columns that are not centered have the shift 0. If None, the
+        columns are not scaled.
 
     Returns
     -------
-    factors : ndarray of shape (n_seen_features, n_factors), dtype float32
+    unscaled : ndarray of shape (n_seen_features, n_factors), dtype float32
         Factors of the unscaled features.
     shift : ndarray of shape (n_factors,), dtype float32
-        The product ``columns[0][features] @ factors``, where `factors` is the returned array. Columns that
-        are not centered have the shift 0 in ``columns[0]``. If `columns` is None, `shift` has only zeros. Let
-        X be a matrix of unscaled features, and let Z be ``X[:, features]`` after its columns are scaled. With
-        the returned arrays, ``X[:, features] @ factors - shift`` is the product of Z and the passed
-        `factors`.
+        The product ``columns[0][features] @ unscaled``. If `columns` is None, `shift` has only zeros.
     """
     if columns is None:
         return factors, np.zeros(factors.shape[1], dtype=np.float32)

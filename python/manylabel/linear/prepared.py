@@ -49,7 +49,7 @@ _RARE = 100
 
 
 def has_frequent_labels(Y: csr_array, solver: str) -> bool:
-    """Return whether labels are so frequent that a squared hinge fit needs the transpose of X.
+    """Return whether a fit with the squared hinge loss needs the transpose of X.
 
     The fit needs the transpose if at least one label is frequent, or if `solver` is "exact" and at least one
     label has a positive entry. A label is frequent if at least 1 % of its known entries are positive.

@@ -27,9 +27,9 @@ _LEAST = 1e-7
 def rows_at_once(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Divide rows into small batches, and yield each batch as a slice.
 
-    The batches are so small that a dense array with one row for each row of a batch and with `n_columns`
-    columns has at most 4,194,304 values. If a single row already has more values, each batch has one row. If
-    there are no rows, the function yields one empty slice.
+    Each batch has at most ``4_194_304 // n_columns`` rows, but at least one row. A dense array with
+    `n_columns` columns and the rows of a batch is therefore small. If there are no rows, the function yields
+    one empty slice.
     """
     step = max(1, _VALUES_AT_ONCE // max(1, n_columns))
     for start in range(0, max(1, n_rows), step):

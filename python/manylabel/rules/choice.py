@@ -149,7 +149,7 @@ class HeldOutMeasures:
             self._by_bound[number] += first[number] + np.cumsum(sums[::-1])[::-1][1:]
 
     def best(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.uint8]]:
-        """Return the best power and the best bound for each measure, and whether the power is as good.
+        """Return the best power and the best bound for each measure, and which of the two to use.
 
         Label sets are chosen from scores with a power or with a bound (see `SetChoice.power` and
         `SetChoice.bound`). With a bound, the labels with scores above the bound are chosen.

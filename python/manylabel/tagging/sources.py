@@ -49,9 +49,9 @@ def read_texts(
     ================================  ======================================================================
     ``.csv``, ``.tsv``                a table with a header; the labels are in one cell, with `separator`
                                       between the names
-    ``.tsv`` without a header         if `text` and `labels` are both None: each line has a text, a tab, and
-                                      names that are separated by spaces or tabs. A name may be in angle
-                                      brackets, as in ``<http://a/b>``.
+    ``.tsv`` without a header         the format of a ``.tsv`` file if `text` and `labels` are both None. Each
+                                      line has a text, a tab, and names that are separated by spaces or
+                                      tabs. A name may be in angle brackets, as in ``<http://a/b>``.
     ``.jsonl``, ``.ndjson``           one JSON object per line; the labels of a text are a list of names, or a
                                       str with `separator` between the names
     ``.parquet``                      a table; the labels of a text are a list of names, or a str with

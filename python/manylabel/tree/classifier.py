@@ -236,8 +236,8 @@ class LabelTreeClassifier(EditableLabels):
         converge.
     node_children_ : ndarray of shape (n_nodes + 1,), dtype int64
         The children of node v are the nodes ``range(node_children_[v], node_children_[v + 1])``. This range
-        is empty if node v is a leaf. The first nodes are the roots of the trees. The children of node 0
-        follow directly after the roots, so the first of them, ``node_children_[0]``, is equal to the number
+        is empty if node v is a leaf. The first nodes are the roots of the trees, one for each tree. The
+        children of the roots follow directly after the roots. Therefore, ``node_children_[0]`` is the number
         of trees.
     node_label_ends_ : ndarray of shape (n_nodes + 1,), dtype int64
         Node v has the labels ``leaf_labels_[node_label_ends_[v]:node_label_ends_[v + 1]]``. Nodes with
@@ -771,12 +771,12 @@ class LabelTreeClassifier(EditableLabels):
         slow, for example after the number of labels has grown by half.
 
         For each row of X, the method searches the trees twice: first to choose leaves, and then to find the
-        negative rows. In the second search, some rows with a new label may not reach its leaf. If all of them
-        reach it, the label takes about as much time as in `fit`. Otherwise, the label takes more time,
-        because it cannot be fitted together with other labels. In this case, the time grows with the number
-        of rows that reach the leaf, and with the number of labels of the leaf. On eurlex57k, adding 428
-        labels to a model with 3,843 labels takes half as long as fitting a new model to the old and the new
-        labels.
+        negative rows. In the second search, rows with a new label may miss the leaf of the label. If none of
+        these rows misses the leaf, the label takes about as much time as in `fit`. Otherwise, the label takes
+        more time, because it cannot be fitted together with other labels. In this case, the time grows with
+        the number of rows that reach the leaf, and with the number of labels of the leaf. On eurlex57k,
+        adding 428 labels to a model with 3,843 labels takes half as long as fitting a new model to the old
+        and the new labels.
 
         The method copies all weights as float32, and then converts the copy to the dtype of the old weights.
         It therefore needs memory for a second model with float32 weights. If the old weights are not float32,
@@ -908,8 +908,8 @@ class LabelTreeClassifier(EditableLabels):
             and labels of these nodes are scored, so predictions are faster with a smaller maximum.
             `max_nodes` must be at least the number of levels of a tree times the number of trees. The maximum
             is divided equally among the trees, and about equally among the levels of a tree. In a tree that
-            is not balanced, a level may have fewer nodes than its share. A row then reaches fewer nodes than
-            allowed. None means that only `beam` limits the number of nodes.
+            is not balanced, the nodes that a row reaches may have few children. The row may then reach fewer
+            nodes than allowed. None means that only `beam` limits the number of nodes.
 
         Returns
         -------

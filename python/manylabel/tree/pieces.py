@@ -88,8 +88,8 @@ class TreePieces:
     def stages(self) -> list[int]:
         """Index of the first unit of each stage.
 
-        Each level of the trees is a stage. One more stage follows the last level. It learns `path_weight_`
-        and `threshold_`.
+        A level without leaves is one stage. A level with leaves has one stage for each tree. The last stage
+        follows all levels, and learns `path_weight_` and `threshold_`.
         """
         return list(self._levels)
 
