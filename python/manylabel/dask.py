@@ -139,10 +139,10 @@ def fit(
     `CorrLogClassifier` uses only the workers that the cluster has when the first round starts. A worker that
     joins later is used only if it replaces a worker that has died.
 
-    Several workers are useful for a `CorrLogClassifier` only if the computation of a gradient takes at
-    least about 0.1 seconds. Otherwise, the method ``fit`` is faster. For example, a fit to 3,000 rows with
-    2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with two
-    workers.
+    Several workers are useful for a `CorrLogClassifier` only if the computation of a gradient takes at least
+    about 0.1 seconds. Otherwise, the estimator's own method ``fit`` is faster. For example, a fit to 3,000
+    rows with 2,000 features and 300 labels takes 0.27 seconds with the method ``fit``, and 0.37 seconds with
+    two workers.
 
     All workers memory-map X and Y from the files of one folder. Workers on the same machine share the memory
     of these files. Without `sample_weight`, the type of X determines the folder:
