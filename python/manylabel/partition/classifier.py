@@ -201,29 +201,31 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With ``mode="rule"``, `lam` depends on the number of blocks:
 
-    - With several blocks, `fit` computes `lam` as if all rows were in a single block. With the computed
-      `lam`, this single block would have only the most frequent labels. These labels would be just enough
-      to cover 95 % of the positive entries of Y.
+    - With several blocks, `lam` is chosen as if all rows were in a single block: this block would have only
+    the most frequent labels, just enough to cover 95 % of the positive entries of Y.
     - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` also means one block with ``lam=0`` if there are
       fewer than 10,000 rows or fewer than 1,000 labels. In both cases, the model has the same scores as
       `estimator` alone, fitted to all rows and to all labels that occur in these rows.
-    - If the tests of the router end with one block, `lam` is chosen so that this block has only the most
-      frequent labels. These labels are just enough to cover 97 % of the positive entries of Y.
+    - If ``n_blocks="auto"`` starts with several blocks, and the tests of the router reduce them to one block,
+    `lam` is chosen so that this block has only the most frequent labels. These labels are just enough to
+    cover 97 % of the positive entries of Y.
 
-    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. Each candidate is
-    computed for a single block of all rows, as with ``mode="rule"``. This block would cover 35 % of the
-    positive entries of Y with the largest candidate, and 99 % with the smallest. Each fold fits the
-    partition, the router and the block models only once for all candidates. If `n_blocks` is "auto", the
-    cross-validation starts with the number of blocks that `BlockPartitioner` finds. The cross-validation is
-    repeated with half as many blocks until at least one candidate is accurate enough, or one block remains.
+    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. Like `lam` with
+    ``mode="rule"`` and several blocks, each candidate is chosen so that a single block of all rows would
+    cover a certain fraction of the positive entries of Y. This fraction is 35 % for the largest candidate and
+    99 % for the smallest. Each fold fits the partition, the router and the block models only once for all
+    candidates. If `n_blocks` is "auto", the cross-validation starts with the number of blocks that
+    `BlockPartitioner` finds. The cross-validation is repeated with half as many blocks until at least one
+    candidate is accurate enough, or one block remains.
 
     A candidate is accurate enough if, in every fold, P@1, P@3 and P@5 are at most 1 percentage point lower
-    than without blocks. With ``mode="speed"``, the limit is 2 percentage points. For the comparison, each
-    fold also fits `estimator` once without blocks, except with ``mode="accuracy"`` and a given `n_blocks`.
+    than without blocks. With ``mode="speed"``, the limit is 2 percentage points. For this comparison, each
+    fold also fits `estimator` once without blocks. With ``mode="accuracy"``, the comparison only decides
+    whether the number of blocks is halved, so it is omitted if `n_blocks` is given.
 
     A fit with the default parameters usually takes at most as long as a fit of `estimator` to all rows and
-    labels. The condition is that the fit time of `estimator` increases with the number of rows and labels.
-    The fit of the router takes 4 bytes of memory for each pair of a block and a feature.
+    labels. This holds only if the fit time of `estimator` increases with the number of rows and labels. The
+    fit of the router takes 4 bytes of memory for each pair of a block and a feature.
 
     A dense X may have the dtype float16, float32 or float64 and any memory order, and may be memory-mapped.
     If at most half of the values of X are nonzero, X is copied to a sparse matrix. The sparse matrix takes 8
@@ -231,10 +233,10 @@ class BlockPartitionClassifier(BlockClassifier):
     values of X are nonzero, X stays dense.
 
     If X stays dense, the fit of the partition and later the fit of the router each make a temporary float32
-    copy of X. If no value of X is 0, a copy takes 4 bytes per value. Otherwise, it takes 8 bytes per nonzero
-    value. The tests of the router and the fits of cross-validation also copy the rows that they use. Each
-    block model gets a copy of the rows of its block. With a single block, no router is fitted, and the block
-    model gets X itself.
+    copy of X. If no value of X is 0, the copy is dense and takes 4 bytes per value. Otherwise, the copy is
+    sparse and takes 8 bytes per nonzero value. The tests of the router and the fits of cross-validation also
+    copy the rows that they use. Each block model gets a copy of the rows of its block. With a single block,
+    no router is fitted, and the block model gets X itself.
 
     If Y has unknown entries (NaN), they are passed on to `estimator`, which must be from this library. The
     partition and the router use only positive entries.
