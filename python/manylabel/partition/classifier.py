@@ -202,13 +202,13 @@ class BlockPartitionClassifier(BlockClassifier):
     With ``mode="rule"``, `lam` depends on the number of blocks:
 
     - With several blocks, `lam` is chosen as if all rows were in a single block: this block would have only
-    the most frequent labels, just enough to cover 95 % of the positive entries of Y.
+      the most frequent labels, just enough to cover 95 % of the positive entries of Y.
     - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` also means one block with ``lam=0`` if there are
       fewer than 10,000 rows or fewer than 1,000 labels. In both cases, the model has the same scores as
       `estimator` alone, fitted to all rows and to all labels that occur in these rows.
     - If ``n_blocks="auto"`` starts with several blocks, and the tests of the router reduce them to one block,
-    `lam` is chosen so that this block has only the most frequent labels. These labels are just enough to
-    cover 97 % of the positive entries of Y.
+      `lam` is chosen so that this block has only the most frequent labels. These labels are just enough to
+      cover 97 % of the positive entries of Y.
 
     ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. Like `lam` with
     ``mode="rule"`` and several blocks, each candidate is chosen so that a single block of all rows would

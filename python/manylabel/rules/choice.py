@@ -40,7 +40,7 @@ _PAIRS_AT_ONCE = 2**20
 
 
 class SetChoice(NamedTuple):
-    """A method that converts the scores of a row to a label set. The Rust core reads the attributes."""
+    """A way to convert the scores of a row to a label set. The Rust core reads the attributes."""
 
     power: float | None
     """The number a in ``loss - a * log(f)``, or None to choose labels by `bound`.
