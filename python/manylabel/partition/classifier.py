@@ -201,8 +201,8 @@ class BlockPartitionClassifier(BlockClassifier):
 
     With ``mode="rule"``, `lam` depends on the number of blocks:
 
-    - With several blocks, `lam` is chosen as if all rows were in a single block: this block would have only
-      the most frequent labels, just enough to cover 95 % of the positive entries of Y.
+    - With several blocks, `lam` is the weight with which a single block of all rows would have only the most
+      frequent labels. These labels would be just enough to cover 95 % of the positive entries of Y.
     - With ``n_blocks=1``, `lam` is 0. ``n_blocks="auto"`` also means one block with ``lam=0`` if there are
       fewer than 10,000 rows or fewer than 1,000 labels. In both cases, the model has the same scores as
       `estimator` alone, fitted to all rows and to all labels that occur in these rows.
@@ -210,13 +210,12 @@ class BlockPartitionClassifier(BlockClassifier):
       `lam` is chosen so that this block has only the most frequent labels. These labels are just enough to
       cover 97 % of the positive entries of Y.
 
-    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. Like `lam` with
-    ``mode="rule"`` and several blocks, each candidate is chosen so that a single block of all rows would
-    cover a certain fraction of the positive entries of Y. This fraction is 35 % for the largest candidate and
-    99 % for the smallest. Each fold fits the partition, the router and the block models only once for all
-    candidates. If `n_blocks` is "auto", the cross-validation starts with the number of blocks that
-    `BlockPartitioner` finds. The cross-validation is repeated with half as many blocks until at least one
-    candidate is accurate enough, or one block remains.
+    ``mode="accuracy"`` and ``mode="speed"`` compare up to eight candidates for `lam`. Each candidate is
+    chosen so that a single block of all rows would cover a certain fraction of the positive entries of Y.
+    This fraction is 35 % for the largest candidate and 99 % for the smallest. Each fold fits the partition,
+    the router and the block models only once for all candidates. If `n_blocks` is "auto", the
+    cross-validation starts with the number of blocks that `BlockPartitioner` finds. The cross-validation is
+    repeated with half as many blocks until at least one candidate is accurate enough, or one block remains.
 
     A candidate is accurate enough if, in every fold, P@1, P@3 and P@5 are at most 1 percentage point lower
     than without blocks. With ``mode="speed"``, the limit is 2 percentage points. For this comparison, each
