@@ -7,12 +7,15 @@
 //! compiles these loops for several instruction sets. Each label is summed separately, in the order of the
 //! rows. Labels with equal gradients therefore have exactly equal sums.
 
-use manylabel_base::{Error, filled};
+use manylabel_base::{Error, Watch, filled, reserved};
 pub(crate) use manylabel_simd::{add_scaled, total};
 use std::ops::{Deref, DerefMut};
 
 /// Number of labels per chunk. Eight `f64` fill one cache line.
 pub(crate) const WIDTH: usize = 8;
+
+/// Number of zeros that are written between two checks whether the computation should stop: 8 MiB.
+const ZEROS_AT_ONCE: usize = 1 << 20;
 
 /// A vector of `f64` that starts at the beginning of a cache line. A chunk of eight numbers then lies in one
 /// cache line. Reading or writing a chunk in two cache lines would take twice as long. If the allocation
@@ -34,10 +37,38 @@ impl Aligned {
     ///
     /// Returns [`Error::TooLarge`] if the zeros do not fit in memory.
     pub(crate) fn zeros(what: &'static str, len: usize) -> Result<Self, Error> {
-        let room = filled(what, 0.0, len.saturating_add(WIDTH - 1))?;
+        Ok(Self::of_room(
+            filled(what, 0.0, len.saturating_add(WIDTH - 1))?,
+            len,
+        ))
+    }
+
+    /// Does the same as [`zeros`](Self::zeros), and checks regularly whether the computation should stop. The
+    /// first write to a page of new memory can be slow: 1 GB can take seconds.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if the zeros do not fit in memory, or the error of `watch`.
+    #[expect(clippy::disallowed_methods, reason = "the memory is reserved")]
+    pub(crate) fn zeros_watched(
+        what: &'static str,
+        len: usize,
+        watch: &Watch,
+    ) -> Result<Self, Error> {
+        let size = len.saturating_add(WIDTH - 1);
+        let mut room = reserved(what, size)?;
+        while room.len() < size {
+            watch.step(0)?;
+            room.resize(size.min(room.len() + ZEROS_AT_ONCE), 0.0);
+        }
+        Ok(Self::of_room(room, len))
+    }
+
+    /// Returns the vector of `len` numbers in `room` that starts at the beginning of a cache line.
+    fn of_room(room: Vec<f64>, len: usize) -> Self {
         let start = room.as_ptr().align_offset(size_of::<[f64; WIDTH]>());
         let start = start.min(WIDTH - 1);
-        Ok(Self { room, start, len })
+        Self { room, start, len }
     }
 
     /// Returns a copy of the vector. The error message contains `what`.
@@ -96,4 +127,23 @@ pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
         }
     }
     total(&sums)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watched_zeros_are_zeros_and_end_when_stopped() {
+        let watch = Watch::default();
+        for len in [0, 5, ZEROS_AT_ONCE, ZEROS_AT_ONCE + 3] {
+            let plain = Aligned::zeros("zeros", len).expect("small");
+            let watched = Aligned::zeros_watched("zeros", len, &watch).expect("small");
+            assert_eq!(*watched, *plain);
+            assert_eq!(watched.as_ptr() as usize % size_of::<[f64; WIDTH]>(), 0);
+        }
+        watch.stop();
+        let stopped = Aligned::zeros_watched("zeros", 5, &watch);
+        assert!(matches!(stopped, Err(Error::Stopped)));
+    }
 }

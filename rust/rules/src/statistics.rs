@@ -82,8 +82,8 @@ impl<'w> Statistics<'w> {
             got: format!("{n_rows} x {n_labels} numbers"),
         };
         let size = n_rows.checked_mul(stride).ok_or_else(too_large)?;
-        let mut scores = Aligned::zeros("the matrix of scores", size)?;
-        let mut gradients = Aligned::zeros("the matrix of gradients", size)?;
+        let mut scores = Aligned::zeros_watched("the matrix of scores", size, watch)?;
+        let mut gradients = Aligned::zeros_watched("the matrix of gradients", size, watch)?;
         let rest = filled("number of rows", 0.0, n_rows)?;
         for row in 0..n_rows {
             if row % ROWS == 0 {
