@@ -126,7 +126,9 @@ def test_the_measure_may_be_changed_after_the_fit():
     plain = classifier(predictor="auto").fit(X, Y)
     np.testing.assert_array_equal(models[0].set_params(predictor="auto").predict(X), plain.predict(X))
     np.testing.assert_array_equal(models[0].decision_function(X), plain.decision_function(X))
-    with pytest.raises(ValueError, match=r"`predictor` must be .*, got 'hamming'; to predict with this"):
+    with pytest.raises(
+        ValueError, match=r"`predictor` must be .*, got 'hamming'; to predict with this measure"
+    ):
         plain.set_params(predictor="hamming").predict(X)
 
 
