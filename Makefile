@@ -1,6 +1,10 @@
 # Targets create .venv if it does not exist. They require only Python >= 3.10, cargo and a C linker.
 PYTHON ?= python3
 BIN := .venv/bin
+# pip does not compile the modules that it installs, which takes longer than the rest of the installation. Python
+# compiles those that are imported, and keeps them.
+export PIP_COMPILE := 0
+unexport PYTHONDONTWRITEBYTECODE
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -19,7 +23,7 @@ demo: .venv/built
 # some tests wait for other processes.
 test: .venv/built .venv/tools
 	cargo test --release --workspace --exclude manylabel-benches --quiet
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q --numprocesses $$($(PYTHON) -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
+	$(BIN)/pytest -q --numprocesses $$($(PYTHON) -c 'import os; print(os.cpu_count() + 1)') --dist worksteal
 
 lint: .venv/built .venv/tools
 	cargo fmt --all --check
