@@ -47,6 +47,7 @@ from manylabel.rules.setup import (
     chosen_predictor,
     chosen_step,
     label_sets,
+    n_fitted,
     n_tried,
 )
 
@@ -73,9 +74,10 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     Parameters
     ----------
-    n_rules : int, default=1000
+    n_rules : int or "auto", default="auto"
         Number of rules; >= 1. This number includes the default rule, which has no conditions and covers every
-        row. The authors of [2]_ use 5000 rules.
+        row. "auto" means one rule per ten features, but at least 1000 and at most 5000 rules. The authors of
+        [2]_ use 5000 rules.
     loss : {"example-wise-logistic", "label-wise-logistic"}, default="example-wise-logistic"
         Loss function of a row. "example-wise-logistic" is ``log(1 + sum_k exp(-y_k p_k))``, where p_k is the
         score of label k, and y_k is 1 if the row has label k and -1 otherwise. It is a surrogate of the
@@ -283,7 +285,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
     _couples_labels = "a rule is chosen for all labels together"
 
     parameters = kinds.Parameters(
-        n_rules=kinds.Count(1),
+        n_rules=kinds.Either("auto", kinds.Count(1)),
         loss=kinds.Choice("example-wise-logistic", "label-wise-logistic"),
         head=kinds.Choice("complete", "single-label"),
         label_binning=kinds.Either(None, kinds.Number(above=0, most=1)),
@@ -346,7 +348,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
 
     def __init__(
         self,
-        n_rules: int = 1000,
+        n_rules: int | Literal["auto"] = "auto",
         *,
         loss: Literal["example-wise-logistic", "label-wise-logistic"] = "example-wise-logistic",
         head: Literal["complete", "single-label"] = "complete",
@@ -433,6 +435,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         X, y, sample_weight = check_training_set(
             self, X, y, sample_weight, reset=not goes_on, dense=self._dense, unknown=True
         )
+        params["n_rules"] = n_fitted(params["n_rules"], X.shape[1])
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])
             params["random_state"] = self.seed_

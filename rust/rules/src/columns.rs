@@ -169,6 +169,23 @@ impl Columns {
             any_sparse,
         })
     }
+
+    /// Returns the features among `features` that have more than one value, where a missing value counts as a
+    /// value. No other feature allows a condition.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::TooLarge`] if the list does not fit in memory.
+    pub(crate) fn varying(&self, features: &[usize]) -> Result<Vec<usize>, Error> {
+        let varies = |feature: &usize| {
+            let column = &self.all[*feature];
+            column.values.len() + usize::from(!column.missing.is_empty()) > 1
+        };
+        collected(
+            "number of features",
+            features.iter().copied().filter(varies),
+        )
+    }
 }
 
 /// Converts a value of X to the precision of thresholds.

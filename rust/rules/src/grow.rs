@@ -22,7 +22,7 @@ use fastrand::Rng;
 use manylabel_base::{Error, Watch, collected, copied, filled, push};
 
 /// Maximum number of samples of features that are drawn to find the first condition of a rule. The last of
-/// these samples contains all features. If it allows no condition either, the fit ends.
+/// these samples contains all features with more than one value. If it allows no condition either, the fit ends.
 const MOST_DRAWS: usize = 10;
 
 /// The body of a rule, with the rows that it covers and the label of a single-label head.
@@ -160,7 +160,7 @@ impl<'a> Grower<'a> {
             let mut found = None;
             for attempt in 1..=attempts {
                 let features = if attempt == MOST_DRAWS {
-                    features.all()
+                    &columns.varying(features.all())?
                 } else {
                     features.draw(rng, params.max_features)?
                 };
