@@ -352,6 +352,18 @@ def test_random_search(problem):
 # --- the choice of penalties
 
 
+def test_few_long_rows_do_not_decide_the_penalty():
+    """If 2 % of the rows have large values and wrong labels, the log loss chooses 230 times the penalty."""
+    X, Y = make_multilabel(1500, 300, 8, random_state=0)
+    rng = np.random.default_rng(0)
+    is_long = np.isin(np.arange(1500), rng.permutation(1500)[:30])
+    lengths = np.where(is_long, 30.0, 1.0)
+    long_X = csr_array((X.data * np.repeat(lengths, np.diff(X.indptr)), X.indices, X.indptr), shape=X.shape)
+    long_Y = csr_array(Y)[np.where(is_long, rng.permutation(1500), np.arange(1500))]
+    usual, changed = (CorrLogClassifier(standardize=False).fit(*data) for data in ((X, Y), (long_X, long_Y)))
+    assert usual.l2_features_ < changed.l2_features_ < 10 * usual.l2_features_
+
+
 def test_penalties_that_are_not_learned():
     """Given numbers are used as they are. For the reference solver and few labels they are fixed."""
     X, Y = make_multilabel(100, 20, 4, random_state=0)

@@ -74,8 +74,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     l2_features : float or "auto", default="auto"
         Strength of the penalty on the weights; finite and > 0. Each weight b adds
         ``l2_features * (b**2 + epsilon * abs(b))`` to the mean loss per row. Intercepts are not penalized.
-        "auto" chooses the value with the lowest loss on held-out rows (see Notes). The final model is then
-        fitted to all rows. With the solver "reference", "auto" is 0.001.
+        "auto" chooses the value with the lowest Brier score on held-out rows (see Notes). The final model is
+        then fitted to all rows. With the solver "reference", "auto" is 0.001.
     l2_pairs : float or "auto", default="auto"
         Strength of the penalty on the couplings; > 0. Each pair of labels with the coupling c adds
         ``l2_pairs * (c**2 + epsilon * abs(c))`` to the mean loss per row. If `l2_pairs` is infinite, all
@@ -218,16 +218,17 @@ class CorrLogClassifier(MultiLabelClassifier):
     the rows, but at least 4,096 and at most 16,384 rows. The sample has 1/64 of the labels, but at least 32
     and at most 512 labels. With fewer than 4,096 rows, all rows are used. With fewer than 32 labels, all
     labels are used. A quarter of the sampled rows is held out. Models without couplings are fitted to the
-    other sampled rows, and compared by their mean log loss on the held-out rows. With fewer than 2,048 rows,
-    this is repeated for other quarters, one at a time. The repetition ends as soon as at least 512 rows have
-    been held out in total, or after the fourth quarter. The log losses of all held-out quarters are averaged.
-    On small data sets, the choice takes about 0.1 seconds.
+    other sampled rows, and compared by their Brier score on the held-out rows. The Brier score is the mean
+    squared difference between a probability and the true value, 0 or 1. With fewer than 2,048 rows, this is
+    repeated for other quarters, one at a time. The repetition ends as soon as at least 512 rows have been
+    held out in total, or after the fourth quarter. The Brier scores of all held-out quarters are averaged. On
+    small data sets, the choice takes about 0.1 seconds.
 
     The first penalty that is tried is ``max(0.001, 2 / n)``. Here, n is the number of rows of X, or the sum
     of `sample_weight` if given. If features are not standardized, the first penalty is multiplied by the mean
     variance of the features that are not constant. The penalty is then divided by ``sqrt(10)`` as long as
-    each division lowers the log loss by more than 2 %. If the first division does not lower the log loss by
-    more than 2 %, the first penalty is instead multiplied by ``sqrt(10)`` in the same way. All steps together
+    each division lowers the Brier score by more than 2 %. If the first division does not lower it by more
+    than 2 %, the first penalty is instead multiplied by ``sqrt(10)`` in the same way. All steps together
     change the penalty by at most a factor of 1,000. If the held-out rows have fewer than ten positive entries
     for the sampled labels, the first penalty is chosen.
 
