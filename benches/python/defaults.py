@@ -109,7 +109,6 @@ SYSTEMS = {
     "link": lambda seed: ml.SmoothLinkClassifier(random_state=seed, n_jobs=2),
     "CorrLog": lambda seed: ml.CorrLogClassifier(n_jobs=2),
     "rules": lambda seed: ml.BoostedRulesClassifier(random_state=seed, n_jobs=2),
-    "link, unit rows": lambda seed: make_pipeline(Normalizer(), SYSTEMS["link"](seed)),
     "CorrLog, unit rows": lambda seed: make_pipeline(Normalizer(), SYSTEMS["CorrLog"](seed)),
 }
 BASELINES = ("LR", "forest", "XGBoost", "chains")

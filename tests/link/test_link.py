@@ -438,9 +438,28 @@ def test_dense_features_have_no_scale(problem):
     np.testing.assert_allclose(one.decision_function(X), same.decision_function(constant), atol=0.2)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.8])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_lengths_of_sparse_rows_do_not_matter(early_stopping):
+    """If at most an eighth of X is nonzero, fits and predictions scale rows to unit length."""
+    X, Y = make_multilabel(300, 200, 12, random_state=0)
+    lengths = 2.0 ** np.random.default_rng(0).integers(-90, 91, 300)  # scaling by powers of 2 is exact
+    scaled = csr_array((X.data * np.repeat(lengths, np.diff(X.indptr)), X.indices, X.indptr), shape=X.shape)
+    one, other = (
+        SmoothLinkClassifier(early_stopping=early_stopping, random_state=0).fit(rows, Y)
+        for rows in (X, scaled)
+    )
+    assert one.normalize_
+    np.testing.assert_array_equal(one.decision_function(X), other.decision_function(scaled))
+    np.testing.assert_array_equal(one.decision_function(X), one.decision_function(scaled))
+    unscaled = SmoothLinkClassifier(l2=0.01, random_state=0).fit(X, Y)
+    assert not unscaled.normalize_
+    del unscaled.normalize_  # as in models from files of version 0.1
+    assert (unscaled.decision_function(X) != unscaled.decision_function(scaled)).any()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.8])
 def test_sparse_dense_and_held_out(problem, share):
-    """Dense and sparse X give the same bits, with and without scaled columns and held-out rows."""
+    """Dense and sparse X give the same bits, with scaled rows or columns, and with held-out rows."""
     rng = np.random.default_rng(0)
     X = np.where(rng.random(problem[0].shape) < share, problem[0] + 1, 0)
     for params in ({}, {"early_stopping": True}):

@@ -34,6 +34,7 @@ from manylabel.link.setup import (
     check_one_label,
     core_params,
     linear_predictions,
+    scales_rows,
     unfitted_embedding,
 )
 
@@ -104,7 +105,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         Ridge penalty of all regressions of the embedding, as a multiple of the mean diagonal entry of
         ``X'X``; finite and >= 0. "auto" chooses the penalty with the lowest leave-one-out error. "auto" also
         centers X and Y, and fits the link to leave-one-out predictions. If many values of X are nonzero,
-        "auto" also scales the columns of X (see Notes). This parameter is ignored with ``embedding="pca"``.
+        "auto" also scales the columns of X. Otherwise, it scales every row to unit Euclidean length (see
+        Notes). This parameter is ignored with ``embedding="pca"``.
     l2_link : float or "auto", default="auto"
         Ridge penalty of the weights V of the link, as a multiple of the mean diagonal entry of the Gram
         matrix of the random features; finite and >= 0. "auto" is 0.1.
@@ -161,7 +163,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     Attributes
     ----------
     projection_ : ndarray of shape (n_features_in_, n_components_), dtype float64
-        Weights W of the linear predictions ``p = X @ projection_ + projection_intercept_``.
+        Weights W of the linear predictions ``p = X @ projection_ + projection_intercept_``. If `normalize_`
+        is True, the rows of X in this product have unit length.
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
@@ -184,6 +187,8 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         probabilities.
     l2_ : float
         The value of `l2`, as given or chosen. It is 0 with ``embedding="pca"``.
+    normalize_ : bool
+        Whether predictions scale rows to unit length.
     ridge_ : float
         The ridge penalty of V that was used, as a multiple of the mean diagonal entry of the Gram matrix. It
         equals `l2_link`, or is larger if the Gram matrix was singular.
@@ -257,9 +262,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     With ``l2="auto"``, columns are divided by their standard deviations if more than an eighth of the values
     of X are nonzero. A single ridge penalty then suits features of different scales. `projection_` applies to
-    the unscaled features. If `l2` is a number, or if `embedding` is "pca" or an instance of `Rembrandt`, X is
-    not scaled. In these cases, the link is fitted to the ordinary predictions for the training rows, as in
-    [1]_.
+    the unscaled features. If at most an eighth of the values are nonzero, as in word counts, every row is
+    scaled to unit Euclidean length, in `fit` and in predictions. Otherwise, the squared errors of the
+    embedding would depend mostly on a few long texts. If `l2` is a number, or if `embedding` is "pca" or an
+    instance of `Rembrandt`, X is not scaled. In these cases, the link is fitted to the ordinary predictions
+    for the training rows, as in [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
     at most 4000 rows and the 64 most frequent labels. The comparison of the values of gamma corrects for two
@@ -339,10 +346,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         coef_=Array(("n_labels", "n_inputs"), "f4"),
         intercept_=Array(("n_labels",), "f4", or_minus_infinity=True),
         classes_=Classes(ANY),
-        # Model files of version 0.1 do not have the following three attributes.
+        # Model files of version 0.1 do not have the following four attributes.
         gamma_=Scalar(float, optional=True),
         threshold_=Scalar(float, finite=True, optional=True),
         l2_=Scalar(float, optional=True),
+        normalize_=Scalar(bool, optional=True),
         ridge_=Scalar(float),
         validation_loss_=Array(("n_losses",), "f8"),
         n_iter_=Scalar(int),
@@ -445,6 +453,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.threshold_ = float(threshold if fixed is None else fixed)
         self.intercept_ -= np.float32(self.threshold_)
         self.l2_ = embedding.l2_
+        self.normalize_ = scales_rows(params, X)
         self.classes_ = np.arange(y.shape[1]) if classes is None else classes
         if self._takes_classes:
             self.one_dimensional_ = classes is not None
@@ -457,6 +466,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.link_scorer(self)
+
+    @property
+    def _normalizes_rows(self) -> bool:
+        """Whether predictions scale rows to unit length."""
+        return getattr(self, "normalize_", False)  # models from files of version 0.1 have no `normalize_`
 
     @property
     def _takes_classes(self) -> bool:

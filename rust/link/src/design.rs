@@ -36,6 +36,8 @@ pub struct Projection<'a> {
     weights: &'a [f64],
     /// The intercepts a of the linear predictions; shape (k,).
     intercept: &'a [f64],
+    /// Whether rows are scaled to unit length before the predictions are computed.
+    by_row: bool,
 }
 
 impl<'a> Projection<'a> {
@@ -60,7 +62,16 @@ impl<'a> Projection<'a> {
                 got: n_features,
             });
         }
-        Ok(Self { weights, intercept })
+        Ok(Self {
+            weights,
+            intercept,
+            by_row: false,
+        })
+    }
+
+    /// If `by_row` is true, rows are scaled to unit length before their predictions are computed.
+    pub fn of_unit_rows(self, by_row: bool) -> Self {
+        Self { by_row, ..self }
     }
 
     /// Returns the number of features of X.
@@ -85,12 +96,28 @@ impl<'a> Projection<'a> {
         row: usize,
         out: &mut [f32],
     ) {
+        if self.by_row {
+            let (unit, norm) = x.row_divisors(row, true);
+            self.project_scaled(x, row, |value| value / unit / norm, out);
+        } else {
+            self.project_scaled(x, row, |value| value, out);
+        }
+    }
+
+    /// Does the work of [`project`](Self::project). `scaled` scales a value of the row.
+    fn project_scaled<I: Index, T: Value>(
+        &self,
+        x: CsrView<'_, I, T>,
+        row: usize,
+        scaled: impl Fn(f64) -> f64 + Copy,
+        out: &mut [f32],
+    ) {
         let (sums, constant) = out.split_at_mut(self.intercept.len());
         let (sixteens, sums) = sums.as_chunks_mut::<16>();
         let (fours, ones) = sums.as_chunks_mut::<4>();
-        let first = self.sum_up(x, row, 0, sixteens);
-        let first = self.sum_up(x, row, first, fours);
-        self.sum_up(x, row, first, ones.as_chunks_mut::<1>().0);
+        let first = self.sum_up(x, row, scaled, 0, sixteens);
+        let first = self.sum_up(x, row, scaled, first, fours);
+        self.sum_up(x, row, scaled, first, ones.as_chunks_mut::<1>().0);
         constant.fill(1.0);
     }
 
@@ -101,6 +128,7 @@ impl<'a> Projection<'a> {
         &self,
         x: CsrView<'_, I, T>,
         row: usize,
+        scaled: impl Fn(f64) -> f64,
         mut first: usize,
         out: &mut [[f32; N]],
     ) -> usize {
@@ -110,7 +138,7 @@ impl<'a> Projection<'a> {
             let mut sums = [0.0; N];
             sums.copy_from_slice(&self.intercept[first..][..N]);
             for (col, value) in cols.iter().zip(values) {
-                let value = value.f64();
+                let value = scaled(value.f64());
                 let weights = &self.weights[col.get() * k + first..][..N];
                 for (sum, weight) in sums.iter_mut().zip(weights) {
                     *sum += value * weight;

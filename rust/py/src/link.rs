@@ -60,6 +60,8 @@ pub(crate) struct PyLink {
     weights: HeldMatrix<f32>,
     #[pyo3(attribute("intercept_"))]
     intercept: Held<f32>,
+    #[pyo3(attribute("_normalizes_rows"))]
+    normalize: bool,
     n_features_in_: usize,
 }
 
@@ -92,7 +94,8 @@ impl Source for PyLink {
         }
         let projection = self.projection.by_rows("projection_")?;
         Ok(Box::new(link::Scorer::new(
-            Projection::new(projection, &self.projection_intercept, self.n_features_in_)?,
+            Projection::new(projection, &self.projection_intercept, self.n_features_in_)?
+                .of_unit_rows(self.normalize),
             self.frequencies.by_rows("frequencies_")?,
             &self.phases,
             self.weights.by_rows("coef_")?,
