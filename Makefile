@@ -1,8 +1,9 @@
 # Targets create .venv if it does not exist. They require only Python >= 3.10, cargo and a C linker.
 PYTHON ?= python3
 BIN := .venv/bin
-# pip does not compile the modules that it installs, which takes longer than the rest of the installation. Python
-# compiles those that are imported, and keeps them.
+# pip does not compile the modules that it installs, because this takes longer than the rest of the installation. Python
+# compiles a module when it is first imported. Without `unexport`, each process of the tests would compile all imported
+# modules again, which takes seconds.
 export PIP_COMPILE := 0
 unexport PYTHONDONTWRITEBYTECODE
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock

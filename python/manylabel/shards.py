@@ -110,9 +110,8 @@ def fit(
         - `DiSMECClassifier` fits labels in groups. If X is dense and the loss is the squared hinge loss, a
           group has up to 256 labels. Otherwise, a group has up to 16 labels, or up to 32 if the labels are
           rare. There are at most as many pieces as groups.
-        - With `LabelTreeClassifier`, `n_pieces` is the number of pieces of each level of the trees. In a
-          level with leaves, each tree has `n_pieces` pieces of its own. There are at most as many pieces as
-          nodes.
+        - With `LabelTreeClassifier`, a level without leaves has `n_pieces` pieces for all trees together. A
+          level with leaves has `n_pieces` pieces for each tree. There are at most as many pieces as nodes.
         - With `BlockPartitionClassifier`, there are at most as many pieces as blocks.
         - The fit of a `Rembrandt` consists of several regressions. A regression fits the components in groups
           of 32. `n_pieces` is the number of pieces of each regression. A regression has at most as many

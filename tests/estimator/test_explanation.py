@@ -158,6 +158,18 @@ def test_wrong_arguments_are_refused(arguments, message):
         ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y).explain(*arguments)
 
 
+def test_a_row_is_scaled_before_its_features_are_removed():
+    """With the linear kernel, contributions are products of weights with the row of unit length."""
+    X, Y = ml.datasets.make_multilabel(200, 300, 8, random_state=0)
+    model = ml.SmoothLinkClassifier(kernel="linear", random_state=0).fit(X, Y)
+    assert model.normalize_
+    row = X[[3]].toarray()[0].astype(float)
+    expected = row / np.linalg.norm(row) * (model.projection_ @ model.coef_[2])
+    found = {part.name: part.contribution for part in model.explain(X[[3]], 2) if part.part == "feature"}
+    features = [f"feature {feature}" for feature in np.flatnonzero(row)]
+    np.testing.assert_allclose([found[name] for name in features], expected[row != 0], atol=1e-5)
+
+
 def test_a_text_is_explained_by_its_words(tmp_path):
     texts = ["a cat and a dog", "income tax law", "my dog", "the law of tax"] * 3
     labels = [["pets"], ["law", "money"], ["pets"], ["law", "money"]] * 3

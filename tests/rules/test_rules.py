@@ -236,13 +236,15 @@ def test_more_labels_than_the_fast_search_keeps_a_matrix_of(search):
     assert after < 0.9 * before
 
 
-@pytest.mark.parametrize(("n_features", "n_rules"), [(9_999, 1000), (12_345, 1234), (70_000, 5000)])
+@pytest.mark.parametrize(("n_features", "n_rules"), [(9_999, 1000), (12_345, 1234), (50_001, 5000)])
 def test_auto_fits_more_rules_to_many_features(n_features, n_rules):
     X, Y = make_multilabel(60, 20, 3, random_state=0)
     wide = csr_array((X.data, X.indices, X.indptr), shape=(60, n_features))
     model = BoostedRulesClassifier(warm_start=True, random_state=0).fit(wide, Y)
     assert len(model.coverage_) == n_rules
     assert len(model.fit(wide, Y).coverage_) == n_rules  # "auto" has the same value in a warm start
+    model.set_params(n_rules=n_rules + 5).fit(wide, Y).set_params(n_rules="auto").fit(wide, Y)
+    assert len(model.coverage_) == n_rules + 5  # and is never below the number of existing rules
 
 
 def test_warm_start_refuses_what_it_cannot_go_on_from(problem):

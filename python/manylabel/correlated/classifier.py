@@ -218,8 +218,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     the rows, but at least 4,096 and at most 16,384 rows. The sample has 1/64 of the labels, but at least 32
     and at most 512 labels. With fewer than 4,096 rows, all rows are used. With fewer than 32 labels, all
     labels are used. A quarter of the sampled rows is held out. Models without couplings are fitted to the
-    other sampled rows, and compared by their Brier score on the held-out rows. The Brier score is the mean
-    squared difference between a probability and the true value, 0 or 1. With fewer than 2,048 rows, this is
+    other sampled rows, and compared by their Brier score on the held-out rows: the mean squared difference
+    between a predicted probability and the true value, 0 or 1. With fewer than 2,048 rows, the comparison is
     repeated for other quarters, one at a time. The repetition ends as soon as at least 512 rows have been
     held out in total, or after the fourth quarter. The Brier scores of all held-out quarters are averaged. On
     small data sets, the choice takes about 0.1 seconds.
@@ -227,8 +227,8 @@ class CorrLogClassifier(MultiLabelClassifier):
     The first penalty that is tried is ``max(0.001, 2 / n)``. Here, n is the number of rows of X, or the sum
     of `sample_weight` if given. If features are not standardized, the first penalty is multiplied by the mean
     variance of the features that are not constant. The penalty is then divided by ``sqrt(10)`` as long as
-    each division lowers the Brier score by more than 2 %. If the first division does not lower it by more
-    than 2 %, the first penalty is instead multiplied by ``sqrt(10)`` in the same way. All steps together
+    each division lowers the Brier score by more than 2 %. If the first division does not lower the score by
+    more than 2 %, the first penalty is instead multiplied by ``sqrt(10)`` in the same way. All steps together
     change the penalty by at most a factor of 1,000. If the held-out rows have fewer than ten positive entries
     for the sampled labels, the first penalty is chosen.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
+from copy import copy
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +18,7 @@ from manylabel import _core
 from manylabel.embedding import Rembrandt
 from manylabel.estimator import parameters as kinds
 from manylabel.estimator.base import ODDS_OF_MARGINS, MultiLabelClassifier
+from manylabel.estimator.explanation import Explained
 from manylabel.estimator.parameters import check_count, fixed_threshold, n_threads
 from manylabel.estimator.progress import Progress, reported
 from manylabel.estimator.registry import register
@@ -34,6 +37,7 @@ from manylabel.link.setup import (
     check_one_label,
     core_params,
     linear_predictions,
+    of_unit_length,
     scales_rows,
     unfitted_embedding,
 )
@@ -164,7 +168,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     ----------
     projection_ : ndarray of shape (n_features_in_, n_components_), dtype float64
         Weights W of the linear predictions ``p = X @ projection_ + projection_intercept_``. If `normalize_`
-        is True, the rows of X in this product have unit length.
+        is True, the rows of X are first scaled to unit length.
     projection_intercept_ : ndarray of shape (n_components_,), dtype float64
         Intercepts of the linear predictions p.
     frequencies_ : ndarray of shape (n_components_ + 1, n_features), dtype float32
@@ -250,8 +254,9 @@ class SmoothLinkClassifier(MultiLabelClassifier):
     for the fit of the embedding, which computes in float64. If more than half of the values of X are nonzero,
     the embedding usually needs a dense float64 copy of X, which takes 8 bytes per value. No copy is made if X
     is a float64 array in C order, its columns are not scaled, and all rows are used. All rows are used if no
-    row has weight 0 and `early_stopping` holds out no rows. Predictions compute the random features of only a
-    few rows at a time.
+    row has weight 0 and `early_stopping` holds out no rows. If rows are scaled, the embedding needs a sparse
+    float64 copy of X, with 12 or 16 bytes per nonzero value. Predictions compute the random features of only
+    a few rows at a time.
 
     The embedding predicts its own training rows better than new rows, especially if there are few training
     rows. A link that is fitted to the ordinary predictions for the training rows overfits. With
@@ -262,11 +267,11 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     With ``l2="auto"``, columns are divided by their standard deviations if more than an eighth of the values
     of X are nonzero. A single ridge penalty then suits features of different scales. `projection_` applies to
-    the unscaled features. If at most an eighth of the values are nonzero, as in word counts, every row is
-    scaled to unit Euclidean length, in `fit` and in predictions. Otherwise, the squared errors of the
-    embedding would depend mostly on a few long texts. If `l2` is a number, or if `embedding` is "pca" or an
-    instance of `Rembrandt`, X is not scaled. In these cases, the link is fitted to the ordinary predictions
-    for the training rows, as in [1]_.
+    the unscaled columns. If at most an eighth of the values are nonzero, as in word counts, every row is
+    scaled to unit Euclidean length, in `fit` and in predictions. Without this scaling, the squared errors of
+    the embedding would depend mostly on a few long texts. If `l2` is a number, or if `embedding` is "pca" or
+    an instance of `Rembrandt`, X is not scaled. In these cases, the link is fitted to the ordinary
+    predictions for the training rows, as in [1]_.
 
     ``gamma="auto"`` chooses the value with the lowest leave-one-out error of least-squares fits. The fits use
     at most 4000 rows and the 64 most frequent labels. The comparison of the values of gamma corrects for two
@@ -432,9 +437,10 @@ class SmoothLinkClassifier(MultiLabelClassifier):
             learned["n_features"] = automatic_features(n_learned)
         n_seen = int((np.bincount(known_ones(y).indices, minlength=y.shape[1]) > 0).sum())
         rounds = self.n_passes + 1 if self.solver == "psgd" and self.loss != "squared" else 1
+        by_row = scales_rows(params, X)
         with reported(n_seen, "label", params["verbose"], progress) as report:
             projection, intercept, predictions = linear_predictions(
-                params, embedding, (X, y, sample_weight), held_out, lambda _: report(0)
+                params, embedding, (X, y, sample_weight), held_out, by_row, lambda _: report(0)
             )
             fitted = _core.fit_link(
                 (X, y, sample_weight),
@@ -453,7 +459,7 @@ class SmoothLinkClassifier(MultiLabelClassifier):
         self.threshold_ = float(threshold if fixed is None else fixed)
         self.intercept_ -= np.float32(self.threshold_)
         self.l2_ = embedding.l2_
-        self.normalize_ = scales_rows(params, X)
+        self.normalize_ = by_row
         self.classes_ = np.arange(y.shape[1]) if classes is None else classes
         if self._takes_classes:
             self.one_dimensional_ = classes is not None
@@ -466,6 +472,14 @@ class SmoothLinkClassifier(MultiLabelClassifier):
 
     def _make_scorer(self) -> _core.Scorer:
         return _core.link_scorer(self)
+
+    def _explained(self, x: csr_array, label: int, names: Sequence[str]) -> Explained:
+        if not self._normalizes_rows:
+            return super()._explained(x, label, names)
+        # The row is scaled once. Otherwise, the other features would grow with each feature that is set to 0.
+        unscaled = copy(self)
+        unscaled.normalize_ = False
+        return unscaled._explained(of_unit_length(x), label, names)
 
     @property
     def _normalizes_rows(self) -> bool:

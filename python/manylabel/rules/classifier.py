@@ -151,9 +151,9 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         numeric. None means that all features are numeric. If the model will be saved, pass a list, because
         `save` does not support an ndarray for this parameter.
     warm_start : bool, default=False
-        Whether `fit` keeps the rules of the previous fit and adds further rules. `n_rules` must be at least
-        the number of existing rules. The seed of the previous fit is used again. On the same data, the
-        continued fit gives the same model as a single fit with `n_rules` rules.
+        Whether `fit` keeps the rules of the previous fit and adds further rules. `n_rules` must be "auto", or
+        at least the number of existing rules. The seed of the previous fit is used again. On the same data,
+        the continued fit gives the same model as a single fit with `n_rules` rules.
     early_stopping : bool, default=False
         Whether to stop the fit when the loss on held-out rows no longer falls. The model keeps the rules up
         to the lowest loss, and all later rules are removed. If `eval_set` is passed to `fit`, its rows are
@@ -435,7 +435,7 @@ class BoostedRulesClassifier(MultiLabelClassifier):
         X, y, sample_weight = check_training_set(
             self, X, y, sample_weight, reset=not goes_on, dense=self._dense, unknown=True
         )
-        params["n_rules"] = n_fitted(params["n_rules"], X.shape[1])
+        params["n_rules"] = n_fitted(params["n_rules"], X.shape[1], len(self.coverage_) if goes_on else 0)
         if goes_on:
             self._check_goes_on(params["n_rules"], y.shape[1])
             params["random_state"] = self.seed_
