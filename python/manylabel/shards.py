@@ -183,11 +183,11 @@ def fit(
 
     Each call needs as much memory for X as the method ``fit`` of the estimator. A dense X can be
     memory-mapped from a file, for example with ``numpy.load("X.npy", mmap_mode="r")``. X must not change
-    during the fit. If X is a folder, `DiSMECClassifier` and `LabelTreeClassifier` usually copy X into memory
-    only if their parameter `normalize` scales columns. A call with `DiSMECClassifier` needs memory for the
-    weights of one piece only. However, the call that returns the estimator needs memory for all weights. With
-    `LabelTreeClassifier`, each call sends all rows through the finished levels of the trees, and needs memory
-    for the weights of these levels.
+    during the fit. If X is a folder, `DiSMECClassifier` and `LabelTreeClassifier` usually do not copy X into
+    memory. If their parameter `normalize` scales columns, they do. A call with `DiSMECClassifier` needs
+    memory for the weights of one piece only. However, the call that returns the estimator needs memory for
+    all weights. With `LabelTreeClassifier`, each call sends all rows through the finished levels of the
+    trees, and needs memory for the weights of these levels.
 
     With `Rembrandt`, each call copies Y. If X is sparse, each call also copies X, even if X is a folder. Each
     call reads the pieces of the finished regressions and orthogonalizes their results. An orthogonalization
