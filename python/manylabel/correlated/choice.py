@@ -177,7 +177,7 @@ def _brier_score(margins: NDArray[np.float64]) -> NDArray[np.float64]:
 
     The log loss has no bound. On word counts, a few long texts with wrong predictions dominate it, so that it
     is lowest for a very large penalty. On yahoo-science and yahoo-reference, precision at 1 is 6 and 7
-    percentage points higher with the Brier score (means of three splits). On 25 of 30 public data sets, both
+    percentage points higher with the Brier score (means of three splits). On 24 of 30 public data sets, both
     losses choose the same penalty.
     """
     return np.square(expit(-margins))
