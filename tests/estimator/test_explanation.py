@@ -158,6 +158,23 @@ def test_wrong_arguments_are_refused(arguments, message):
         ml.DiSMECClassifier(1.0, random_state=0).fit(X, Y).explain(*arguments)
 
 
+@pytest.mark.parametrize(
+    "classifier",
+    [ml.DiSMECClassifier, ml.LabelTreeClassifier, ml.SmoothLinkClassifier],
+    ids=lambda of: of.__name__,
+)
+def test_the_length_of_a_row_does_not_matter_if_rows_are_scaled(classifier):
+    """Contributions are those of the row of unit length, even if squares of its values are out of range."""
+    X, Y = ml.datasets.make_multilabel(150, 200, 8, random_state=0)
+    model = classifier(random_state=0).fit(X, Y)
+    assert model.normalize_
+    row = X[[0]].astype(np.float64)
+    usual = {part.name: part.contribution for part in model.explain(row, 2)}
+    for factor in (1e200, 1e-200):
+        found = {part.name: part.contribution for part in model.explain(row * factor, 2)}
+        assert found == pytest.approx(usual)
+
+
 def test_a_row_is_scaled_before_its_features_are_removed():
     """With the linear kernel, contributions are products of weights with the row of unit length."""
     X, Y = ml.datasets.make_multilabel(200, 300, 8, random_state=0)

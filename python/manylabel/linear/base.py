@@ -128,5 +128,9 @@ class SparseLinearClassifier(LinearClassifier):
 def unit_length(values: NDArray[Any]) -> NDArray[np.float64]:
     """Scale the values of a row to unit Euclidean length, as the Rust core does before it scores a row."""
     doubles = values.astype(np.float64)
-    length = np.linalg.norm(doubles)
-    return doubles / length if length > 0 else doubles
+    largest = np.abs(doubles).max(initial=0.0)
+    if largest == 0:
+        return doubles
+    if not 1e-140 < largest < 1e140:  # squares could overflow or underflow
+        doubles /= largest
+    return doubles / np.linalg.norm(doubles)
