@@ -19,9 +19,8 @@ demo: .venv/built
 	$(BIN)/manylabel demo
 
 # The Rust tests use the profile of the extension, so that they share its compiled dependencies. The benches
-# are excluded, because their dependencies change the features of other crates. Compiled Python modules are kept,
-# because each worker of pytest needs seconds to compile the tests. There is one worker more than cores, because
-# some tests wait for other processes.
+# are excluded, because their dependencies change the features of other crates. There is one worker more than
+# cores, because some tests wait for other processes.
 test: .venv/built .venv/tools
 	cargo test --release --workspace --exclude manylabel-benches --quiet
 	$(BIN)/pytest -q --numprocesses $$($(PYTHON) -c 'import os; print(os.cpu_count() + 1)') --dist worksteal

@@ -22,7 +22,6 @@ __all__ = [
     "Embedding",
     "automatic_features",
     "check_one_label",
-    "chooses_l2",
     "core_params",
     "linear_predictions",
     "of_unit_length",

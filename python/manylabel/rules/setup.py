@@ -22,9 +22,9 @@ __all__ = [
 
 # Constants of `n_rules="auto"`. On two data sets of texts with 37,000 and 40,000 features, one rule per ten
 # features gave a P@1 6 to 7 points higher than 1,000 rules.
-FEWEST_RULES = 1000
-MOST_RULES = 5000
-FEATURES_PER_RULE = 10
+_FEWEST_RULES = 1000
+_MOST_RULES = 5000
+_FEATURES_PER_RULE = 10
 
 
 def chosen_step(params: dict[str, Any]) -> str:
@@ -48,7 +48,7 @@ def n_fitted(n_rules: int | str, n_features: int, n_existing: int) -> int:
     This number is at least `n_existing`, the number of rules that a warm start keeps.
     """
     if isinstance(n_rules, str):  # "auto"
-        return max(min(max(n_features // FEATURES_PER_RULE, FEWEST_RULES), MOST_RULES), n_existing)
+        return max(min(max(n_features // _FEATURES_PER_RULE, _FEWEST_RULES), _MOST_RULES), n_existing)
     return n_rules
 
 
